@@ -1,0 +1,3 @@
+"""Hyperspectral denoising with data-driven loss weighting."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""The benchmark: cases as data, records that are never made twice, reports."""

@@ -1,0 +1,87 @@
+"""``dlw bench``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from .. import picture
+from ..denoise import denoise
+from ..errors import unknown_name
+from . import report, runner
+from .cases import Scene, load_scenes
+from .tables import TABLES, Table
+
+
+def bench(
+    table: Annotated[str, typer.Argument(help="simple or colour")],
+    data: Annotated[Path, typer.Option(help="folder with clean scenes")],
+    out: Annotated[Path, typer.Option(help="folder for records and reports")] = Path("out/bench"),
+    reference: Annotated[
+        Path | None, typer.Option(help="folder with the authors' checkpoints")
+    ] = None,
+    crop: Annotated[int, typer.Option(help="side of the central crop; 0: whole scenes")] = 128,
+    bands: Annotated[int, typer.Option(help="first good bands only; 0: all")] = 0,
+    scenes: Annotated[str, typer.Option(help="names of scenes, separated by commas")] = "",
+    cases: Annotated[str, typer.Option(help="noise cases, separated by commas")] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="noise draws per scene and case")] = 3,
+    workers: Annotated[int, typer.Option(min=1, help="processes")] = 1,
+    quiet: Annotated[bool, typer.Option(help="no progress")] = False,
+) -> None:
+    """Fill a table of the paper on your scenes; a run that was stopped goes on where it was."""
+    chosen = pick(table, cases)
+    only = tuple(s.strip() for s in scenes.split(",") if s.strip())
+    found, left_out = load_scenes(
+        data, crop=crop or None, bands=bands or None, only=only, colour=chosen.colour
+    )
+    for name, why in left_out.items():
+        typer.echo(f"left out {name}: {why}", err=True)
+    networks = runner.reference_networks(reference) if reference else {}
+    work = runner.plan(chosen, found, range(seeds), networks)
+    records = runner.run(
+        work,
+        found,
+        out / f"{chosen.name}.jsonl",
+        reference=networks,
+        workers=workers,
+        report=None
+        if quiet
+        else lambda done, total: typer.echo(f"{done} of {total} cases", err=True),
+    )
+    paths = report.write(chosen, records, out, pictures(chosen, found[0]))
+    typer.echo("\n".join(report.headlines(chosen, report.means(records))[2:]))
+    typer.echo("written: " + ", ".join(map(str, paths)))
+
+
+def pick(name: str, cases: str = "") -> Table:
+    """A table by name, cut to some noise cases."""
+    from dataclasses import replace
+
+    if name not in TABLES:
+        raise unknown_name("table", name, TABLES)
+    table = TABLES[name]
+    return replace(table, noise=tuple(int(c) for c in cases.split(","))) if cases else table
+
+
+def pictures(table: Table, scene: Scene) -> dict[str, str]:
+    """Panels of the first scene: clean, noisy, restored and mean weight, for every noise case."""
+    found: dict[str, str] = {}
+    main = next((r.weights for r in table.rows if r.weights in ("N+T+TS", "colour-T")), "uniform")
+    for number in table.noise:
+        noisy = runner.make_noisy(scene, number, 0)
+        result = denoise(noisy.y, model=table.models[-1], weights=main, range=(0.0, 1.0))
+        panel = picture.side_by_side(result.noisy, result.cube, result.weights)
+        clean = picture.pseudo_colour(np.clip(scene.data, 0, 1))
+        found[f"{scene.name}, clean"] = picture.data_url(clean)
+        found[f"case {number}: noisy, restored ({table.models[-1]}, {main}), mean weight"] = (
+            picture.data_url(panel)
+        )
+    return found
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command()(bench)

@@ -1,0 +1,1 @@
+"""A made-up scene, every model with every weight source, one table and one page."""

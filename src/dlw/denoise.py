@@ -1,0 +1,318 @@
+"""denoise(): the one function users call."""
+
+from __future__ import annotations
+
+import html
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from . import __version__, models
+from .cube import BandRange, Cube, minmax_range, robust_range
+from .errors import BadOption, NothingToDenoise
+from .io import save_cube
+from .noise import Truth
+from .solver import Problem, Schedule, Solution, State, solve
+from .weighting import DEFAULT, Product, Source, Spec, resolve
+
+DEFAULT_MODEL = "tv"
+
+Range = Literal["auto", "minmax"] | tuple[float, float]
+ScheduleName = Literal["paper", "converged"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was done, with what, and how it went; ``as_dict`` is ready for JSON."""
+
+    model: str
+    strength: float
+    weights: str
+    networks: dict[str, str]
+    schedule: dict[str, Any]
+    shape: tuple[int, int, int]
+    bands_used: int
+    bands_skipped: dict[int, str]
+    invalid_voxels: int
+    range: str
+    steps: int
+    residuals: dict[str, float]
+    converged: bool
+    down_weighted: float
+    seconds: dict[str, float]
+    seed: int | None
+    versions: dict[str, str]
+    threads: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The restored cube, the weights that were used (0 where nothing was) and the report."""
+
+    cube: Cube
+    weights: NDArray[np.float32]
+    report: Report
+    noisy: Cube = field(repr=False)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> int:
+        """Write the restored cube in the form the noisy one had; returns the clipped voxels."""
+        return save_cube(self.cube, path, overwrite=overwrite)
+
+    def _repr_html_(self) -> str:
+        from .picture import data_url, side_by_side
+
+        r = self.report
+        rows = {
+            "model": f"{r.model}, strength {r.strength:g}",
+            "weights": r.weights,
+            "shape (band, row, col)": " x ".join(map(str, r.shape)),
+            "bands used": f"{r.bands_used} of {r.shape[0]}",
+            "strongly down-weighted": f"{100 * r.down_weighted:.1f} % of the voxels",
+            "steps": f"{r.steps}" + ("" if r.converged else " (not converged)"),
+            "seconds": f"{r.seconds['total']:.2f}",
+        }
+        table = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>"
+            for k, v in rows.items()
+        )
+        image = data_url(side_by_side(self.noisy, self.cube, self.weights))
+        return f"<img src='{image}' alt='noisy, restored, mean weight'><table>{table}</table>"
+
+
+def unit_range(cube: Cube, range: Range) -> BandRange:
+    """The per-band limits that map a cube to the unit interval.
+
+    "auto": limits of the signal from a median-filtered band (for noisy data). "minmax": smallest
+    and largest value (the paper's scaling of clean data). A pair (lo, hi): the same for all bands.
+    """
+    if range == "auto":
+        return robust_range(cube.data, cube.valid)
+    if range == "minmax":
+        return minmax_range(cube.data, cube.valid)
+    if isinstance(range, str):
+        raise BadOption(f"range must be 'auto', 'minmax' or two numbers, not '{range}'")
+    lo, hi = float(range[0]), float(range[1])
+    if not (np.isfinite([lo, hi]).all() and hi > lo):
+        raise BadOption(f"range needs two numbers, the lower one first, not {range}")
+    return BandRange(np.full(cube.bands, lo, np.float32), np.full(cube.bands, hi, np.float32))
+
+
+def usable_bands(cube: Cube) -> tuple[NDArray[np.bool_], dict[int, str]]:
+    """Which bands can be denoised, and why the others cannot (band number -> reason)."""
+    skipped: dict[int, str] = {}
+    for b, (band, ok) in enumerate(zip(cube.data, cube.valid, strict=True)):
+        if not cube.good_bands[b]:
+            skipped[b] = "marked bad"
+        elif not ok.any():
+            skipped[b] = "no valid voxel"
+        elif band[ok].min() == band[ok].max():
+            skipped[b] = "constant"
+    use = np.ones(cube.bands, bool)
+    use[list(skipped)] = False
+    if not use.any():
+        reasons = ", ".join(sorted(set(skipped.values())))
+        raise NothingToDenoise(f"none of the {cube.bands} bands can be denoised ({reasons})")
+    return use, skipped
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A cube in the form the solver wants: usable bands, unit interval, gaps filled."""
+
+    y: Tensor
+    valid: Tensor
+    use: NDArray[np.bool_]
+    skipped: dict[int, str]
+    limits: BandRange
+
+
+def prepare(cube: Cube, range: Range = "auto") -> Prepared:
+    """Scale, drop unusable bands and fill invalid voxels with the median of their band.
+
+    The filled values carry no weight; they only keep NaN out of the convolutions.
+    """
+    use, skipped = usable_bands(cube)
+    limits = unit_range(cube, range)
+    data = np.where(cube.valid, cube.data, np.float32(0))
+    unit = limits.to_unit(data)[use]
+    ok = cube.valid[use]
+    for band, good in zip(unit, ok, strict=True):
+        if not good.all():
+            band[~good] = np.median(band[good])
+    return Prepared(
+        torch.from_numpy(np.ascontiguousarray(unit)), torch.from_numpy(ok), use, skipped, limits
+    )
+
+
+def denoise(
+    cube: Cube | NDArray[Any],
+    *,
+    model: str = DEFAULT_MODEL,
+    weights: Spec = DEFAULT,
+    strength: float = 1.0,
+    schedule: ScheduleName | Schedule = "paper",
+    range: Range = "auto",
+    truth: Truth | None = None,
+    seed: int | None = None,
+    watch: Callable[[State], None] | None = None,
+) -> Result:
+    """Restore a noisy cube.
+
+    Minimises  1/2 sum w (y - x)^2 + strength * R(x)  with the regulariser R of ``model`` and the
+    weights w of ``weights``, on bands scaled to the unit interval; the scaling is undone.
+
+    Args:
+        cube: a :class:`Cube`, or an array (band, row, col).
+        model: name of a registered model (``dlw models``).
+        weights: where the weights come from: a network ("N+T+TS"), "uniform", "precision",
+            "robust", "mixture", a file, an array, or a product of these (see
+            :func:`dlw.weighting.resolve`).
+        strength: 1 is the published setting; larger is smoother.
+        schedule: "paper" runs the steps the networks are trained with, "converged" runs to a
+            tolerance of 1e-5.
+        range: how bands are scaled to [0, 1] (see :func:`unit_range`).
+        truth: the true noise, for ``weights="oracle"``.
+        seed: recorded in the report; the built-in models draw no random numbers.
+        watch: called with the solver's state after every step.
+
+    >>> rng = np.random.default_rng(0)
+    >>> noisy = 0.5 + 0.1 * rng.standard_normal((4, 16, 16))
+    >>> result = denoise(noisy, model="tv", weights="uniform", range=(0, 1))
+    >>> float(result.cube.data.std()) < 0.05
+    True
+    """
+    begin = time.perf_counter()
+    if not isinstance(cube, Cube):
+        cube = Cube.from_array(cube)
+    source = resolve(weights, truth)
+    ready = prepare(cube, range)
+    source = _on_bands(source, ready.use)
+    built = models.build(model, ready.y.shape, strength)
+    plan = _schedule(schedule, built.schedule)
+    x: Tensor | None = None
+    solution: Solution | None = None
+    w = ready.y
+    spent = {"weights": 0.0, "solve": 0.0}
+    for _ in _range(source.rounds):
+        t0 = time.perf_counter()
+        w = source(ready.y, ready.valid, x)
+        t1 = time.perf_counter()
+        solution = solve(Problem(built, ready.y, w), plan, watch=watch)
+        x = solution.x
+        spent["weights"] += t1 - t0
+        spent["solve"] += time.perf_counter() - t1
+    assert solution is not None
+    assert x is not None
+    restored = _put_back(cube, ready, x)
+    full = np.zeros(cube.shape, np.float32)
+    full[ready.use] = w.numpy()
+    spent["total"] = time.perf_counter() - begin
+    last = solution.residuals[-1] if solution.residuals else None
+    report = Report(
+        model=model,
+        strength=strength,
+        weights=source.name,
+        networks=_networks(source),
+        schedule=asdict(plan),
+        shape=cube.shape,
+        bands_used=int(ready.use.sum()),
+        bands_skipped=ready.skipped,
+        invalid_voxels=int(np.count_nonzero(~cube.valid)),
+        range=range if isinstance(range, str) else f"{range[0]:g} to {range[1]:g}",
+        steps=solution.state.k,
+        residuals={} if last is None else {"primal": last.primal, "dual": last.dual},
+        converged=solution.converged,
+        down_weighted=float((w[ready.valid] < 0.1).float().mean()),
+        seconds={k: round(v, 4) for k, v in spent.items()},
+        seed=seed,
+        versions={"dlw": __version__, "torch": torch.__version__, "numpy": np.__version__},
+        threads=torch.get_num_threads(),
+    )
+    return Result(restored, full, report, cube)
+
+
+_range = range
+
+
+def predict_weights(
+    cube: Cube | NDArray[Any],
+    weights: Spec = DEFAULT,
+    *,
+    range: Range = "auto",
+    truth: Truth | None = None,
+) -> NDArray[np.float32]:
+    """The weight map of a cube alone (0 on invalid voxels and unused bands), shape of the cube."""
+    if not isinstance(cube, Cube):
+        cube = Cube.from_array(cube)
+    ready = prepare(cube, range)
+    source = _on_bands(resolve(weights, truth), ready.use)
+    if source.rounds > 1:
+        raise BadOption(
+            f"the weights '{source.name}' need a restored image; use denoise and take result.weights"
+        )
+    full = np.zeros(cube.shape, np.float32)
+    full[ready.use] = source(ready.y, ready.valid).numpy()
+    return full
+
+
+def _schedule(wanted: ScheduleName | Schedule, paper: Schedule) -> Schedule:
+    if isinstance(wanted, Schedule):
+        return wanted
+    if wanted == "paper":
+        return paper
+    if wanted == "converged":
+        return paper.converged()
+    raise BadOption(f"schedule must be 'paper' or 'converged', not '{wanted}'")
+
+
+def _put_back(cube: Cube, ready: Prepared, x: Tensor) -> Cube:
+    """Undo scaling and selection; voxels that were not measured keep what they held."""
+    unit = np.zeros(cube.shape, np.float32)
+    unit[ready.use] = x.numpy()
+    values = ready.limits.from_unit(unit)
+    touched = cube.valid & ready.use[:, None, None]
+    return cube.with_data(np.where(touched, values, cube.data))
+
+
+def _on_bands(source: Source, use: NDArray[np.bool_]) -> Source:
+    """Cut arrays and truths that cover the whole cube to the bands in use."""
+    from dataclasses import replace
+
+    from .weighting import Given, Oracle
+
+    if use.all():
+        return source
+    if isinstance(source, Product):
+        return Product(tuple(_on_bands(s, use) for s in source.sources))
+    if (
+        isinstance(source, Given)
+        and source.values.dim() == 3
+        and source.values.shape[0] == len(use)
+    ):
+        return replace(source, values=source.values[torch.from_numpy(use)])
+    if isinstance(source, Oracle):
+        t = source.truth
+        cut = {k: np.broadcast_to(v, t.impulse.shape)[use] for k, v in vars(t).items()}
+        return replace(source, truth=Truth(**cut))
+    return source
+
+
+def _networks(source: Source) -> dict[str, str]:
+    from .weighting import Net
+
+    if isinstance(source, Product):
+        found: dict[str, str] = {}
+        for s in source.sources:
+            found |= _networks(s)
+        return found
+    return {source.name: source.sha256} if isinstance(source, Net) else {}

@@ -1,0 +1,43 @@
+"""PNG pictures: one or three bands of 8 or 16 bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from ..cube import Cube, Encoding
+from .picture import describe_picture, read_picture, write_picture
+
+NAME = "png"
+SUFFIXES: tuple[str, ...] = (".png",)
+HAS_KEYS = False
+FREE_AXES = False
+# Two and four channels would come back with the last one as transparency.
+BANDS: frozenset[int] | None = frozenset([1, 3])
+DTYPES: frozenset[str] | None = frozenset(["uint8", "uint16"])
+
+
+def sniff(path: Path, head: bytes) -> bool:
+    """Whether the file starts as a PNG does."""
+    return head.startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def read(path: Path, *, key: str | None, axes: str | None, nodata: float | None) -> Cube:
+    """Read a picture.
+
+    Args:
+        path, key, axes, nodata: as for :func:`dlw.io.open_cube`.
+    """
+    return read_picture(path, "PNG", NAME, nodata)
+
+
+def describe(path: Path, *, key: str | None, axes: str | None) -> dict[str, Any]:
+    """Facts from the header."""
+    return describe_picture(path, "PNG")
+
+
+def write(cube: Cube, path: Path, stored: NDArray[Any], encoding: Encoding) -> None:
+    """Write a picture; scale and wavelengths have no place in a PNG."""
+    write_picture(path, "PNG", stored, Encoding())

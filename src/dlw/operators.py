@@ -1,0 +1,137 @@
+"""Linear maps K with their adjoints and the eigenvalues of K'K under the Fourier transform.
+
+Images are tensors (..., band, row, col); axes are counted from the end (-3 band, -2 row, -1 col).
+Differences wrap around, as in the paper's code, so that K'K is diagonal in Fourier space.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+BAND, ROW, COL = -3, -2, -1
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A linear map with what ADMM needs of it.
+
+    Attributes:
+        apply: x -> K x.
+        adjoint: u -> K'u.
+        axes: the axes along which K'K is a convolution (none for the identity).
+        symbol: (band, row, col) -> eigenvalues of K'K on the full Fourier grid of those axes,
+            a float64 tensor with three axes that broadcasts against the image.
+    """
+
+    name: str
+    apply: Callable[[Tensor], Tensor]
+    adjoint: Callable[[Tensor], Tensor]
+    axes: tuple[int, ...]
+    symbol: Callable[[Sequence[int]], Tensor]
+
+
+identity = Operator(
+    "identity", lambda x: x, lambda u: u, (), lambda shape: torch.ones(1, 1, 1, dtype=torch.float64)
+)
+"""K = I."""
+
+
+def difference(x: Tensor, axis: int) -> Tensor:
+    """Periodic forward difference, (D x)_i = x_{i+1} - x_i.
+
+    >>> difference(torch.tensor([1.0, 4.0, 9.0]), -1)
+    tensor([ 3.,  5., -8.])
+    """
+    return x.roll(-1, axis) - x
+
+
+def difference_adjoint(u: Tensor, axis: int) -> Tensor:
+    """Adjoint of the periodic forward difference, (D'u)_i = u_{i-1} - u_i."""
+    return u.roll(1, axis) - u
+
+
+def _symbol(shape: Sequence[int], axis: int) -> Tensor:
+    """Eigenvalues of D'D along one axis: 4 sin^2(pi q / n)."""
+    n = shape[axis]
+    values = 4.0 * torch.sin(math.pi * torch.arange(n, dtype=torch.float64) / n) ** 2
+    view = [1, 1, 1]
+    view[axis] = n
+    return values.view(view)
+
+
+def gradient(*axes: int) -> Operator:
+    """Differences along several axes, stacked in front of the band axis: (..., axis, band, row, col).
+
+    >>> gradient(ROW, COL).apply(torch.zeros(31, 8, 8)).shape
+    torch.Size([2, 31, 8, 8])
+    """
+
+    def apply(x: Tensor) -> Tensor:
+        return torch.stack([difference(x, a) for a in axes], dim=-4)
+
+    def adjoint(u: Tensor) -> Tensor:
+        parts = [difference_adjoint(part, a) for part, a in zip(u.unbind(-4), axes, strict=True)]
+        return torch.stack(parts).sum(0) if len(parts) > 2 else sum(parts[1:], parts[0])
+
+    def symbol(shape: Sequence[int]) -> Tensor:
+        return sum((_symbol(shape, a) for a in axes[1:]), _symbol(shape, axes[0]))
+
+    return Operator(
+        "gradient" + "".join({-3: "b", -2: "r", -1: "c"}[a] for a in axes),
+        apply,
+        adjoint,
+        tuple(sorted(axes)),
+        symbol,
+    )
+
+
+def invert(
+    operators: Sequence[tuple[float, Operator]], shape: Sequence[int]
+) -> Callable[[Tensor], Tensor]:
+    """A function that solves (sum_i a_i K_i'K_i) x = r for x; ``shape`` is (..., band, row, col).
+
+    One real FFT pair over the axes the operators act on. Along a single axis (the spectrum) the
+    inverse is a small circulant matrix and one matrix product is faster than strided transforms.
+    """
+    shape = tuple(shape[-3:])
+    axes = tuple(sorted({a for _, k in operators for a in k.axes}))
+    eigenvalues = sum(
+        (a * k.symbol(shape) for a, k in operators[1:]),
+        operators[0][0] * operators[0][1].symbol(shape),
+    )
+    if not axes:
+        scale = 1.0 / float(eigenvalues.squeeze())
+        return lambda r: r * scale
+    if len(axes) == 1:
+        (axis,) = axes
+        n = shape[axis]
+        column = torch.fft.ifft(1.0 / eigenvalues.flatten()).real
+        i = torch.arange(n)
+        matrix = column[(i[:, None] - i[None, :]) % n]
+
+        def solve_line(r: Tensor) -> Tensor:
+            m = matrix.to(r)
+            if axis == BAND:
+                return torch.matmul(m, r.flatten(-2)).view_as(r)
+            return torch.matmul(r.movedim(axis, -1), m.T).movedim(-1, axis)
+
+        return solve_line
+    last = axes[-1]
+    half = shape[last] // 2 + 1
+    reciprocal = (1.0 / eigenvalues).expand(
+        *[n if a - 3 in axes else 1 for a, n in enumerate(shape)]
+    )
+    reciprocal = reciprocal.narrow(last, 0, half)
+    sizes = [shape[a] for a in axes]
+
+    def solve_fourier(r: Tensor) -> Tensor:
+        spectrum: Tensor = torch.fft.rfftn(r, dim=axes) * reciprocal.to(r)
+        image: Tensor = torch.fft.irfftn(spectrum, s=sizes, dim=axes)
+        return image
+
+    return solve_fourier

@@ -1,0 +1,154 @@
+"""Proximal maps, prox_{t g}(v) = argmin_u  t g(u) + 1/2 ||u - v||^2, as plain functions of (v, t)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+
+def soft(v: Tensor, t: float) -> Tensor:
+    """Soft threshold, the prox of the l1 norm: sign(v) max(|v| - t, 0).
+
+    >>> soft(torch.tensor([-3.0, 0.5, 2.0]), 1.0)
+    tensor([-2.,  0.,  1.])
+    """
+    return v - v.clamp(-t, t)
+
+
+def group_soft(v: Tensor, t: float, dim: int | tuple[int, ...] = -4) -> Tensor:
+    """Shrink the 2-norm of every group along ``dim``: the prox of sum ||v_group||_2.
+
+    >>> group_soft(torch.tensor([[3.0], [4.0]]), 2.5, dim=0).flatten()
+    tensor([1.5000, 2.0000])
+    """
+    square = (v * v).sum(dim, keepdim=True)
+    # The factor is 0 inside the ball; keep the root's argument positive there so that its
+    # derivative stays finite.
+    inside = square <= t * t
+    norm = torch.where(inside, torch.ones_like(square), square).sqrt()
+    return v * torch.where(inside, torch.zeros_like(norm), 1.0 - t / norm)
+
+
+def svt(v: Tensor, t: float, rank: int | None = None) -> Tensor:
+    """Singular value soft threshold of (..., band, pixel) matrices: the prox of the nuclear norm.
+
+    With the Gram matrix G = v v' = Q diag(l) Q' the result is Q diag(h(l)) Q' v,
+    h(l) = max(1 - t / sqrt(l), 0): one eigenproblem of the size of the band count instead of a
+    singular value decomposition of a tall matrix. ``rank`` keeps at most that many values.
+    """
+    if v.shape[-2] > v.shape[-1]:
+        return svt(v.mT, t, rank).mT
+    gram = v @ v.mT
+    # A float32 Gram matrix resolves singular values down to about 3e-4 of the largest.
+    # Thresholds well above that do not need more; smaller ones get a float64 product.
+    if v.dtype == torch.float32:
+        largest = gram.detach().diagonal(dim1=-2, dim2=-1).sum(-1).max()
+        if t * t < 1e-5 * float(largest):
+            gram = v.double() @ v.double().mT
+    shrink: Tensor = _Shrink.apply(gram.double(), t, rank)  # type: ignore[no-untyped-call]
+    return torch.matmul(shrink.to(v.dtype), v)
+
+
+class _Shrink(torch.autograd.Function):
+    """G -> Q diag(h(l)) Q' for symmetric G = Q diag(l) Q', with the Daleckii-Krein derivative.
+
+    The derivative is Q (D * (Q' dG Q)) Q' with the divided differences
+    D_ij = (h(l_i) - h(l_j)) / (l_i - l_j). With r = sqrt(l) they have closed forms without
+    cancellation: t / (r_i r_j (r_i + r_j)) if both values are kept, which is h'(l) on the
+    diagonal; (1 - t / r_i) / (l_i - l_j) if only r_i > t >= r_j is; else 0. All are finite for
+    repeated and for zero singular values.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, gram: Tensor, t: float, rank: int | None) -> Tensor:
+        values, vectors = torch.linalg.eigh(gram)
+        root = values.clamp_min(0).sqrt()
+        kept = root > t
+        if rank is not None and rank < root.shape[-1]:
+            kept = kept.clone()
+            kept[..., : root.shape[-1] - rank] = False
+        safe = torch.where(kept, root, torch.ones_like(root))
+        factor = torch.where(kept, 1.0 - t / safe, torch.zeros_like(root))
+        if ctx is not None:
+            ctx.save_for_backward(root, vectors, factor, kept)
+            ctx.t = t
+        return (vectors * factor.unsqueeze(-2)) @ vectors.mT
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        root, vectors, factor, kept = ctx.saved_tensors
+        (grad,) = grads
+        a, b = root.unsqueeze(-1), root.unsqueeze(-2)
+        both = kept.unsqueeze(-1) & kept.unsqueeze(-2)
+        one = kept.unsqueeze(-1) ^ kept.unsqueeze(-2)
+        # A rank limit may cut between equal values, where the map jumps: no gap, no derivative.
+        gap = (a - b) * (a + b)
+        one = one & (gap != 0)
+        unit = torch.ones_like(gap)
+        inside = ctx.t / torch.where(both, a * b * (a + b), unit)
+        across = (factor.unsqueeze(-1) - factor.unsqueeze(-2)) / torch.where(one, gap, unit)
+        divided = torch.where(both, inside, torch.where(one, across, torch.zeros_like(gap)))
+        symmetric = 0.5 * (grad + grad.mT)
+        inner = vectors.mT @ symmetric @ vectors
+        return vectors @ (divided * inner) @ vectors.mT, None, None
+
+
+def unfold_bands(x: Tensor) -> Tensor:
+    """(..., band, row, col) -> (..., band, pixel)."""
+    return x.flatten(-2)
+
+
+def svt_bands(v: Tensor, t: float, rank: int | None = None) -> Tensor:
+    """Singular value threshold of the band-by-pixel unfolding of an image."""
+    return svt(unfold_bands(v), t, rank).view_as(v)
+
+
+class ProxMap(Protocol):
+    def __call__(self, v: Tensor, t: float) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """A function g with its proximal map; ``value`` is g, ``prox`` is (v, t) -> prox_{t g}(v)."""
+
+    name: str
+    prox: ProxMap
+    value: Callable[[Tensor], Tensor]
+    convex: bool = True
+
+    def scaled(self, strength: float) -> Penalty:
+        """The penalty ``strength * g``."""
+        return Penalty(
+            self.name,
+            lambda v, t: self.prox(v, t * strength),
+            lambda u: strength * self.value(u),
+            self.convex,
+        )
+
+
+L1 = Penalty("l1", soft, lambda u: u.abs().sum())
+"""sum |u|, anisotropic total variation when applied to differences."""
+
+GROUP = Penalty("group", group_soft, lambda u: u.norm(dim=-4).sum())
+"""sum over voxels of the 2-norm over the stacked differences: isotropic total variation."""
+
+NUCLEAR = Penalty("nuclear", svt_bands, lambda u: torch.linalg.svdvals(unfold_bands(u)).sum())
+"""Sum of the singular values of the band-by-pixel unfolding."""
+
+
+def nuclear_of_rank(rank: int) -> Penalty:
+    """Nuclear norm plus the constraint rank(u) <= ``rank`` (not convex)."""
+    return Penalty(
+        f"nuclear, rank <= {rank}",
+        lambda v, t: svt_bands(v, t, rank),
+        NUCLEAR.value,
+        convex=False,
+    )
+
+
+PENALTIES: tuple[Penalty, ...] = (L1, GROUP, NUCLEAR)
+"""Every convex penalty of the package: the laws are tested over this list."""

@@ -1,0 +1,391 @@
+"""One ADMM for every model:  minimise  f(x; y, w) + sum_i g_i(K_i x).
+
+Every function gets a copy u_i of K_i x and a multiplier m_i, with the Lagrangian
+
+    sum_i g_i(u_i) + <m_i, u_i - K_i x> + mu_i/2 ||u_i - K_i x||^2 .
+
+One step updates the copies, the image and the multipliers; then mu grows. One of the functions may be
+*central*: it gets no copy and is minimised exactly in the image update, which then is its prox at
+a weighted mean of the copies (all K_i must be the identity). With a central data term this is
+Algorithm 1 of the paper. With none, the image update is one division in Fourier space.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .errors import BadOption
+from .fidelity import Fidelity, weighted_l2
+from .gradient import checkpointed, fixed_point
+from .operators import Operator, identity, invert
+from .prox import Penalty
+
+Carry = Any
+"""What a term hands to its next prox: tensors in a (nested) tuple, or None."""
+
+Block = Literal["terms", "image", "data"]
+Backward = Literal["none", "unroll", "checkpoint", "implicit"]
+
+
+@dataclass(frozen=True)
+class Term:
+    """One regulariser g(K x).
+
+    Attributes:
+        prox: (v, t, carry) -> (prox_{t g}(v), carry).
+        operator: K.
+        value: u -> g(u), where there is a formula.
+        penalty: mu_i / mu, the weight of this copy relative to the schedule's mu.
+        start: K y -> the first carry.
+    """
+
+    prox: Callable[[Tensor, float, Carry], tuple[Tensor, Carry]]
+    operator: Operator = identity
+    value: Callable[[Tensor], Tensor] | None = None
+    penalty: float = 1.0
+    start: Callable[[Tensor], Carry] = lambda v: None
+
+
+def term(
+    g: Penalty, operator: Operator = identity, strength: float = 1.0, penalty: float = 1.0
+) -> Term:
+    """The term ``strength * g(K x)`` of a penalty without carried state."""
+    scaled = g.scaled(strength)
+    return Term(lambda v, t, carry: (scaled.prox(v, t), carry), operator, scaled.value, penalty)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast: data, not code.
+
+    Attributes:
+        steps: number of steps, or the largest number when ``tolerance`` is given.
+        mu: first penalty.
+        growth: factor on mu after every step.
+        largest: limit of mu.
+        tolerance: stop when the relative primal and dual residuals are both below it.
+        balance: let mu follow the ratio of the residuals (needs ``tolerance``).
+        order: the order of the updates within a step.
+    """
+
+    steps: int
+    mu: float
+    growth: float = 1.0
+    largest: float = math.inf
+    tolerance: float | None = None
+    balance: bool = False
+    order: tuple[Block, ...] = ("terms", "image", "data")
+
+    def converged(self, tolerance: float = 1e-5, steps: int = 1000) -> Schedule:
+        """The same penalties run to a tolerance, in the order for which ADMM provably converges."""
+        return replace(
+            self,
+            steps=steps,
+            growth=1.0,
+            tolerance=tolerance,
+            balance=True,
+            order=("image", "terms", "data"),
+        )
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a clean image looks like, and how the model is usually solved.
+
+    Attributes:
+        terms: the regularisers.
+        fidelity: the data term.
+        schedule: the steps of the paper (the ones the networks are trained with).
+        central: the function solved in the image update: "data", the index of a term, or None.
+        output: what is returned: "image", or the index of the term whose copy it is.
+    """
+
+    terms: tuple[Term, ...]
+    schedule: Schedule
+    fidelity: Fidelity = field(default_factory=weighted_l2)
+    central: Literal["data"] | int | None = None
+    output: Literal["image"] | int = "image"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A model, the noisy cube y and the weights w, all (..., band, row, col)."""
+
+    model: Model
+    y: Tensor
+    w: Tensor
+
+    @cached_property
+    def functions(self) -> tuple[Term, ...]:
+        """The data term and the regularisers on one footing; the data term comes first."""
+        f = self.model.fidelity
+        data = Term(lambda v, t, carry: (f.prox(v, t, self.measured, self.w), carry))
+        return (data, *self.model.terms)
+
+    @cached_property
+    def measured(self) -> Tensor:
+        """y, with the mean of the band where w = 0, so that no trace of those values is left.
+
+        They have no part in the data term, but a fixed number of steps remembers where it started.
+        """
+        ok = (self.w > 0).expand_as(self.y)
+        if bool(ok.all()):
+            return self.y
+        known = torch.where(ok, self.y, torch.zeros_like(self.y))
+
+        def mean(*axes: int) -> Tensor:
+            return known.sum(axes, keepdim=True) / ok.sum(axes, keepdim=True).clamp_min(1)
+
+        band = torch.where(ok.any(-1).any(-1)[..., None, None], mean(-2, -1), mean(-3, -2, -1))
+        return torch.where(ok, self.y, band)
+
+    @property
+    def central(self) -> int | None:
+        c = self.model.central
+        return None if c is None else 0 if c == "data" else c + 1
+
+    @cached_property
+    def groups(self) -> dict[str, tuple[int, ...]]:
+        """Indices of the functions that have a copy."""
+        split = [i for i in range(len(self.functions)) if i != self.central]
+        return {"data": tuple(i for i in split if i == 0), "terms": tuple(i for i in split if i)}
+
+    @property
+    def copies(self) -> tuple[int, ...]:
+        return self.groups["data"] + self.groups["terms"]
+
+    @cached_property
+    def invert(self) -> Callable[[Tensor], Tensor]:
+        """r -> (sum_i (mu_i / mu) K_i'K_i)^-1 r."""
+        parts = [(self.functions[i].penalty, self.functions[i].operator) for i in self.copies]
+        if self.central is not None and any(k.axes for _, k in parts):
+            raise BadOption("a central function needs every operator to be the identity")
+        return invert(parts, self.y.shape)
+
+    def objective(self, x: Tensor) -> Tensor:
+        """f(x) + sum_i g_i(K_i x)."""
+        total = self.model.fidelity.value(x, self.y, self.w)
+        for t in self.model.terms:
+            if t.value is None:
+                raise BadOption("this model has a term without a formula for its value")
+            total = total + t.value(t.operator.apply(x))
+        return total
+
+
+class State(NamedTuple):
+    """Everything a step needs; one entry per function in u, m, kx and carry (None without a copy)."""
+
+    x: Tensor
+    u: tuple[Tensor | None, ...]
+    m: tuple[Tensor | None, ...]
+    kx: tuple[Tensor | None, ...]
+    carry: tuple[Carry, ...]
+    mu: float
+    k: int
+
+
+class Residuals(NamedTuple):
+    """Relative primal ||u - Kx|| and dual mu ||K'(u - u_old)|| residuals after a step."""
+
+    primal: float
+    dual: float
+
+
+class Solution(NamedTuple):
+    """The restored image, the last state (for a warm start) and how the run went."""
+
+    x: Tensor
+    state: State
+    residuals: tuple[Residuals, ...]
+    converged: bool
+
+
+def start(problem: Problem, schedule: Schedule, x: Tensor | None = None) -> State:
+    """First state: x = y (or the given image), copies K x, multipliers 0."""
+    x = problem.measured if x is None else x
+    kx = tuple(
+        f.operator.apply(x) if i in problem.copies else None
+        for i, f in enumerate(problem.functions)
+    )
+    zeros = tuple(None if v is None else torch.zeros_like(v) for v in kx)
+    carry = tuple(f.start(f.operator.apply(problem.measured)) for f in problem.functions)
+    return State(x, kx, zeros, kx, carry, schedule.mu, 0)
+
+
+def step(s: State, p: Problem, schedule: Schedule) -> State:
+    """One ADMM step; pure, and differentiable in y, w and the state."""
+    for block in schedule.order:
+        s = _image(s, p) if block == "image" else _copies(s, p, p.groups[block])
+    m = list(s.m)
+    for i in p.copies:
+        # m + mu_i (u - K x)
+        m[i] = torch.add(m[i], s.u[i] - s.kx[i], alpha=s.mu * p.functions[i].penalty)  # type: ignore
+    mu = min(s.mu * schedule.growth, schedule.largest)
+    return s._replace(m=tuple(m), mu=mu, k=s.k + 1)
+
+
+def _copies(s: State, p: Problem, indices: Sequence[int]) -> State:
+    """u_i = prox_{g_i / mu_i}(K_i x - m_i / mu_i)."""
+    u, carry = list(s.u), list(s.carry)
+    for i in indices:
+        f = p.functions[i]
+        t = 1.0 / (s.mu * f.penalty)
+        u[i], carry[i] = f.prox(torch.sub(s.kx[i], s.m[i], alpha=t), t, carry[i])  # type: ignore
+    return s._replace(u=tuple(u), carry=tuple(carry))
+
+
+def _image(s: State, p: Problem) -> State:
+    """x = argmin c(x) + sum_i mu_i/2 ||K_i x - u_i - m_i/mu_i||^2, c the central function or 0."""
+    r: Tensor | None = None
+    for i in p.copies:
+        f = p.functions[i]
+        # K'(mu_i/mu u + m/mu)
+        part = f.operator.adjoint(torch.add(s.u[i] * f.penalty, s.m[i], alpha=1.0 / s.mu))  # type: ignore
+        r = part if r is None else r + part
+    assert r is not None
+    x = p.invert(r)
+    carry = list(s.carry)
+    if p.central is not None:
+        t = 1.0 / (s.mu * sum(p.functions[i].penalty for i in p.copies))
+        x, carry[p.central] = p.functions[p.central].prox(x, t, carry[p.central])
+    kx = tuple(f.operator.apply(x) if i in p.copies else None for i, f in enumerate(p.functions))
+    return s._replace(x=x, kx=kx, carry=tuple(carry))
+
+
+def output(s: State, p: Problem) -> Tensor:
+    """The image the model returns."""
+    where = p.model.output
+    if where == "image":
+        return s.x
+    u = s.u[where + 1]
+    return s.x if u is None else u
+
+
+@torch.no_grad()
+def residuals(old: State, new: State, p: Problem) -> Residuals:
+    """Relative residuals of one step (Boyd et al. 2011, section 3.3, for the order of ``converged``).
+
+    Primal ||u - K x|| / max(||u||, ||K x||) over all copies together, dual
+    ||sum_i mu_i K_i'(u_i - old u_i)|| / max_i ||K_i'm_i||. The maximum replaces ||sum_i K_i'm_i||,
+    which is zero at the solution when there is no central function.
+    """
+    gap = size_u = size_kx = pull = noise = 0.0
+    change: Tensor | None = None
+    for i in p.copies:
+        f, u, kx, m = p.functions[i], new.u[i], new.kx[i], new.m[i]
+        assert u is not None
+        assert kx is not None
+        assert m is not None
+        mu = old.mu * f.penalty
+        gap += float((u - kx).square().sum())
+        size_u += float(u.square().sum())
+        size_kx += float(kx.square().sum())
+        moved = f.operator.adjoint(u - old.u[i]) * mu  # type: ignore[operator]
+        change = moved if change is None else change + moved
+        pull = max(pull, float(f.operator.adjoint(m).norm()))
+        noise = max(noise, mu * float(u.norm()) * torch.finfo(u.dtype).eps)
+    assert change is not None
+    tiny = 1e-30
+    primal = math.sqrt(gap / max(size_u, size_kx, tiny))
+    # Rounding alone moves the copies by ``noise``; below it nothing can be gained (constant image).
+    dual = max(float(change.norm()) - noise, 0.0) / max(pull, tiny)
+    return Residuals(primal, dual)
+
+
+def run(
+    problem: Problem,
+    schedule: Schedule,
+    state: State | None = None,
+    watch: Callable[[State], None] | None = None,
+) -> Solution:
+    """Repeat ``step`` as the schedule says, from ``state`` or from y."""
+    s = start(problem, schedule) if state is None else state
+    history: list[Residuals] = []
+    done = schedule.tolerance is None
+    for k in range(schedule.steps):
+        old, s = s, step(s, problem, schedule)
+        if watch is not None:
+            watch(s)
+        if schedule.tolerance is None:
+            if k == schedule.steps - 1 and not torch.is_grad_enabled():
+                history.append(residuals(old, s, problem))
+            continue
+        now = residuals(old, s, problem)
+        history.append(now)
+        if max(now) < schedule.tolerance:
+            done = True
+            break
+        if schedule.balance and k % 10 == 9 and k < schedule.steps // 2:
+            # Boyd et al. 2011, section 3.4.1; frozen in the second half so that the limit exists.
+            if now.primal > 10 * now.dual:
+                s = s._replace(mu=s.mu * 2)
+            elif now.dual > 10 * now.primal:
+                s = s._replace(mu=s.mu / 2)
+    return Solution(output(s, problem), s, tuple(history), done)
+
+
+def solve(
+    problem: Problem,
+    schedule: Schedule | None = None,
+    *,
+    backward: Backward = "none",
+    state: State | None = None,
+    watch: Callable[[State], None] | None = None,
+) -> Solution:
+    """Solve a problem; the result is differentiable in y and w as ``backward`` says.
+
+    Args:
+        schedule: the model's own (the paper's number of steps) unless given.
+        backward: "none"; "unroll" keeps every step for the backward pass; "checkpoint" keeps
+            every fourth and recomputes the others; "implicit" differentiates the optimality
+            condition at the solution, with memory that does not grow with the number of steps.
+        state: warm start from the state of an earlier solution.
+        watch: called with the state after every step.
+    """
+    schedule = schedule or problem.model.schedule
+    if backward == "none":
+        with torch.no_grad():
+            return run(problem, schedule, state, watch)
+    if backward == "unroll":
+        return run(problem, schedule, state, watch)
+    if backward == "checkpoint":
+        return _run_checkpointed(problem, schedule, state)
+    if backward == "implicit":
+        return _run_implicit(problem, schedule, state, watch)
+    raise BadOption(f"backward must be none, unroll, checkpoint or implicit, not '{backward}'")
+
+
+def _run_checkpointed(
+    p: Problem, schedule: Schedule, state: State | None, every: int = 4
+) -> Solution:
+    if schedule.tolerance is not None:
+        raise BadOption("backward='checkpoint' needs a fixed number of steps; use 'implicit'")
+    s = start(p, schedule) if state is None else state
+    for done in range(0, schedule.steps, every):
+        count = min(every, schedule.steps - done)
+
+        def advance(t: State, q: Problem, count: int = count) -> State:
+            for _ in range(count):
+                t = step(t, q, schedule)
+            return t
+
+        s = checkpointed(advance, s, p)
+    return Solution(output(s, p), s, (), True)
+
+
+def _run_implicit(
+    p: Problem, schedule: Schedule, state: State | None, watch: Callable[[State], None] | None
+) -> Solution:
+    still = replace(p, y=p.y.detach(), w=p.w.detach())
+    with torch.no_grad():
+        found = run(still, schedule, state, watch)
+    frozen = replace(schedule, growth=1.0, order=("image", "terms", "data"))
+    s = fixed_point(lambda t, q: step(t, q, frozen), found.state, p)
+    return found._replace(x=output(s, p), state=found.state)

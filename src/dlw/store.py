@@ -1,0 +1,204 @@
+"""Networks on disk: safetensors with a JSON card in the metadata, and nothing that can run code."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from .errors import BadFile, BadModel, unknown_name
+from .io.atomic import atomic
+from .nets.dlwnet import ARCHITECTURES, DLWnet3d, Network
+
+SHIPPED = Path(__file__).parent / "pretrained"
+LARGEST = 64 * 2**20
+"""Bytes; a weight network is far smaller, and a lying file is refused before it is read."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A network with its card and the SHA-256 of its file."""
+
+    net: Network
+    card: dict[str, Any]
+    sha256: str
+
+
+def names() -> list[str]:
+    """The networks inside the package."""
+    return sorted(p.stem for p in SHIPPED.glob("*.safetensors"))
+
+
+def locate(name: str | Path) -> Path:
+    """The file of a shipped network, or the path itself.
+
+    A name with a path separator or a file ending is a path; everything else is looked up in the package.
+    """
+    text = str(name)
+    if text in names():
+        return SHIPPED / f"{text}.safetensors"
+    path = Path(text)
+    if (
+        path.suffix in (".safetensors", ".pth", ".pt", ".ckpt", ".pkl")
+        or len(path.parts) > 1
+        or path.is_file()
+    ):
+        return path
+    raise unknown_name("network", text, names())
+
+
+def save(path: str | Path, net: Network, card: dict[str, Any], *, overwrite: bool = False) -> None:
+    """Write a network and its card; the architecture goes into the card by itself."""
+    full = {**card, **net.config}
+    tensors = {k: v.detach().contiguous() for k, v in net.state_dict().items()}
+    with atomic(path, overwrite=overwrite) as tmp:
+        save_file(tensors, tmp, metadata={"card": json.dumps(full, sort_keys=True)})
+
+
+def load(name: str | Path) -> Stored:
+    """Read a network by name or path; every tensor is checked against the card.
+
+    Raises:
+        BadModel: the file is a pickle, is damaged, or does not fit its card.
+        BadFile: there is no such file.
+    """
+    path = locate(name)
+    data = _bytes(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise BadModel(f"{path} is not a readable dlw model: {error}") from error
+    card = _card(path, metadata)
+    net = build(path, card, tensors)
+    return Stored(net, card, hashlib.sha256(data).hexdigest())
+
+
+def _bytes(path: Path) -> bytes:
+    """The file, unless it is missing, too large, or one of the formats that execute code on loading."""
+    try:
+        size = path.stat().st_size
+        if size > LARGEST:
+            raise BadModel(f"{path} has {size} bytes; a weight network has less than {LARGEST}")
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise BadFile(
+            f"there is no network file {path} (dlw nets lists the shipped ones)"
+        ) from error
+    except OSError as error:
+        raise BadFile(f"cannot read {path}: {error.strerror}") from error
+    if data[:1] == b"\x80" or data[:4] == b"PK\x03\x04":
+        raise BadModel(
+            f"{path} is not a dlw model (it is a pickle, which can run code when loaded); "
+            "use 'dlw import-weights' on checkpoints you trust"
+        )
+    return data
+
+
+def _card(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
+    if "card" not in metadata:
+        raise BadModel(f"{path} has no card in its metadata; it was not written by dlw")
+    try:
+        card = json.loads(metadata["card"])
+    except ValueError as error:
+        raise BadModel(f"the card of {path} is not JSON: {error}") from error
+    if not isinstance(card, dict) or not isinstance(card.get("architecture"), str):
+        raise BadModel(f"the card of {path} does not name an architecture")
+    return card
+
+
+def build(path: Path, card: dict[str, Any], tensors: dict[str, Tensor]) -> Network:
+    """The network of a card, filled with tensors that must fit it exactly."""
+    kind = card["architecture"]
+    if kind not in ARCHITECTURES:
+        raise BadModel(
+            f"{path} has the unknown architecture '{kind}' (known: {', '.join(ARCHITECTURES)})"
+        )
+    sizes = {k: card[k] for k in ("filters", "blocks", "channels", "layers") if k in card}
+    if not all(isinstance(v, int) and 1 <= v <= 1024 for v in sizes.values()):
+        raise BadModel(f"the card of {path} has impossible sizes: {sizes}")
+    try:
+        with torch.device("meta"):
+            expected = ARCHITECTURES[kind](**sizes).state_dict()
+    except TypeError as error:
+        raise BadModel(
+            f"the card of {path} does not fit the architecture {kind}: {error}"
+        ) from error
+    check_tensors(path, tensors, {k: tuple(v.shape) for k, v in expected.items()})
+    net = ARCHITECTURES[kind](**sizes)
+    net.load_state_dict(tensors)
+    return net.eval().requires_grad_(False)
+
+
+def check_tensors(
+    path: Path, found: dict[str, Tensor], expected: dict[str, tuple[int, ...]]
+) -> None:
+    """Names, shapes, type and finiteness, with the first difference named."""
+    missing, extra = sorted(set(expected) - set(found)), sorted(set(found) - set(expected), key=str)
+    if missing or extra:
+        raise BadModel(f"{path}: tensors missing {missing[:3]}, not expected {extra[:3]}")
+    for key, shape in expected.items():
+        if tuple(found[key].shape) != shape:
+            raise BadModel(f"{path}: {key} has shape {tuple(found[key].shape)}, expected {shape}")
+        if found[key].dtype != torch.float32:
+            raise BadModel(f"{path}: {key} is of type {found[key].dtype}, expected float32")
+        if not bool(torch.isfinite(found[key]).all()):
+            raise BadModel(f"{path}: {key} holds NaN or infinite values")
+
+
+FOREIGN_KEYS = ("conv1", "conv2", "mid_layer.0", "mid_layer.2", "mid_layer.4", "mid_layer.6")
+"""Layers of the checkpoints released with the paper: spatial and spectral factors in turn."""
+
+
+def import_checkpoint(path: str | Path, name: str | None = None) -> tuple[DLWnet3d, dict[str, Any]]:
+    """A network from a PyTorch checkpoint released with the paper, and a card for it.
+
+    The file is read with ``weights_only=True``, which refuses everything but tensors.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise BadFile(f"there is no checkpoint {path}")
+    if path.stat().st_size > LARGEST:
+        raise BadModel(f"{path} has {path.stat().st_size} bytes; expected less than {LARGEST}")
+    try:
+        state = torch.load(path, weights_only=True, map_location="cpu")
+    except Exception as error:
+        reason = str(error).splitlines()[0][:120]
+        raise BadModel(
+            f"{path} cannot be read as a checkpoint of plain tensors and was not loaded: {reason}"
+        ) from None
+    tensors = state.get("model_state_dict", state) if isinstance(state, dict) else {}
+    filters = 64
+    shapes: dict[str, tuple[int, ...]] = {
+        "conv_last.weight": (1, filters, 3, 3, 3),
+        "conv_last.bias": (1,),
+    }
+    for i, layer in enumerate(FOREIGN_KEYS):
+        shapes[f"{layer}.bias"] = (filters,)
+        shapes[f"{layer}.weight"] = (
+            (filters, filters, 3, 1, 1) if i % 2 else (filters, 1 if i == 0 else filters, 1, 3, 3)
+        )
+    if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
+        raise BadModel(f"{path} holds no table of tensors under 'model_state_dict'")
+    check_tensors(path, tensors, shapes)
+    net = DLWnet3d(filters)
+    own: dict[str, Tensor] = {
+        "last.weight": tensors["conv_last.weight"],
+        "last.bias": tensors["conv_last.bias"],
+    }
+    for i, layer in enumerate(FOREIGN_KEYS):
+        kind = "spectrum" if i % 2 else "space"
+        weight = tensors[f"{layer}.weight"]
+        own[f"{kind}.{i // 2}.weight"] = weight[..., 0] if i % 2 else weight[:, :, 0]
+        own[f"{kind}.{i // 2}.bias"] = tensors[f"{layer}.bias"]
+    net.load_state_dict(own)
+    net.eval().requires_grad_(False)
+    return net, {"name": name or path.stem, "imported_from": path.name}

@@ -1,0 +1,1 @@
+"""Bilevel training of weight networks."""

@@ -1,0 +1,153 @@
+"""``dlw train``, and ``python -m dlw.train`` for torchrun."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import torch.distributed as dist
+import typer
+
+from ..errors import BadOption
+from .curves import draw_curves
+from .loop import train
+from .patches import load_scenes
+from .recipe import Recipe
+
+
+def train_command(
+    recipe: Annotated[Path, typer.Argument(help="TOML file; recipes/ has one per shipped network")],
+    data: Annotated[Path, typer.Option(help="folder with clean scenes")],
+    out: Annotated[
+        Path | None, typer.Option(help="folder for the run; default runs/<name>")
+    ] = None,
+    held_out: Annotated[
+        str, typer.Option(help="scenes to validate on, separated by commas; not trained on")
+    ] = "",
+    start: Annotated[str | None, typer.Option("--from", help="network to start from")] = None,
+    resume: Annotated[bool, typer.Option(help="go on from the checkpoint of the run")] = False,
+    steps: Annotated[int | None, typer.Option(help="instead of the recipe's")] = None,
+    seed: Annotated[int | None, typer.Option(help="instead of the recipe's")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="stop after this time; resume later")
+    ] = None,
+    checkpoint_minutes: Annotated[float, typer.Option(help="time between checkpoints")] = 3.0,
+    threads: Annotated[int | None, typer.Option(help="threads of torch")] = None,
+) -> None:
+    """Train a weight network through the denoisers named in a recipe."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+    plan = Recipe.read(recipe, start=start, steps=steps, seed=seed)
+    folder = out or Path("runs") / plan.name
+    colour = 3 if plan.architecture == "dlwnet2d" else None
+    scenes, unread = load_scenes(data, colour)
+    for name, why in unread.items():
+        typer.echo(f"left out {name}: {why}", err=True)
+    wanted = [s.strip() for s in (held_out or ",".join(plan.held_out)).split(",") if s.strip()]
+    missing = [s for s in wanted if s not in scenes]
+    if held_out and missing:
+        raise BadOption(f"there is no scene {', '.join(missing)} in {data} to hold out")
+    apart = {s: scenes.pop(s) for s in wanted if s in scenes}
+    if not scenes:
+        raise BadOption("every scene is held out, so there is nothing to train on")
+    with _processes(), _progress(plan) as show:
+        target = train(
+            plan,
+            scenes,
+            folder,
+            held_out=apart,
+            resume=resume,
+            checkpoint_minutes=checkpoint_minutes,
+            minutes=minutes,
+            report=show,
+        )
+        chief = not dist.is_initialized() or dist.get_rank() == 0
+    if chief:
+        picture = draw_curves(folder / "log.jsonl", folder / "curves.png")
+        typer.echo(f"network: {target}" + (f", curves: {picture}" if picture else ""))
+
+
+class _processes(AbstractContextManager[None]):
+    """Join the other processes when torchrun started us."""
+
+    def __enter__(self) -> None:
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            dist.init_process_group("gloo")
+
+    def __exit__(self, *error: object) -> None:
+        if dist.is_available() and dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def _describe(figures: dict[str, Any]) -> str:
+    text = f"loss {figures['loss']:.4f}"
+    if "psnr" in figures:
+        text += "  PSNR " + " ".join(f"{k} {v:.2f}" for k, v in figures["psnr"].items())
+    return text
+
+
+def _progress(plan: Recipe) -> AbstractContextManager[Callable[[dict[str, Any]], None]]:
+    """A live line on a terminal, a plain line every ten seconds in a log."""
+    if sys.stderr.isatty():
+        return _Live(plan)
+    last = [0.0]
+
+    def plain(figures: dict[str, Any]) -> None:
+        if "psnr" in figures or time.monotonic() - last[0] > 10:
+            last[0] = time.monotonic()
+            typer.echo(f"step {figures['step']} of {plan.steps}  {_describe(figures)}", err=True)
+
+    return nullcontext(plain)
+
+
+class _Live(AbstractContextManager[Callable[[dict[str, Any]], None]]):
+    def __init__(self, plan: Recipe) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        self.plan = plan
+        self.bar = Progress(
+            TextColumn(plan.name),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[speed]} patches/s  {task.fields[said]}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+        self.task = self.bar.add_task("", total=plan.steps, speed="", said="")
+        self.first: tuple[int, float] | None = None
+        self.psnr = ""
+
+    def __enter__(self) -> Callable[[dict[str, Any]], None]:
+        self.bar.start()
+        return self.show
+
+    def __exit__(self, *error: object) -> None:
+        self.bar.stop()
+
+    def show(self, figures: dict[str, Any]) -> None:
+        now, step = time.monotonic(), int(figures["step"])
+        self.first = self.first or (step, now)
+        count = self.plan.batch * (step - self.first[0])
+        speed = f"{count / (now - self.first[1]):.1f}" if count else ""
+        if "psnr" in figures:
+            self.psnr = "  PSNR " + " ".join(f"{k} {v:.2f}" for k, v in figures["psnr"].items())
+        said = f"loss {figures['loss']:.4f}{self.psnr}"
+        self.bar.update(self.task, completed=step, speed=speed, said=said)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command("train")(train_command)

@@ -1,0 +1,288 @@
+"""The training loop: steps, validation, checkpoints and exact resume."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .. import __version__, noise, store
+from ..errors import BadFile, DlwError
+from ..io.atomic import atomic
+from ..metrics import psnr
+from ..nets.dlwnet import ARCHITECTURES, Network
+from .loss import bilevel_loss, restored
+from .patches import Patches
+from .recipe import Recipe
+
+F32 = NDArray[np.float32]
+LIMIT_BAD = 5
+"""Steps in a row without a finite loss and gradient that stop a run."""
+
+
+class TrainingStopped(DlwError):
+    """The loss or its gradient stayed infinite; the message names the last good checkpoint."""
+
+    exit_code = 3
+
+
+@dataclass
+class Training:
+    """Everything a run needs to go on: this is what a checkpoint holds."""
+
+    recipe: Recipe
+    net: Network
+    optimiser: torch.optim.Optimizer
+    average: dict[str, Tensor]
+    step: int = 0
+    skipped: int = 0
+    bad_in_a_row: int = 0
+    seconds: float = 0.0
+    scores: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def begin(cls, recipe: Recipe) -> Training:
+        """Fresh weights from the recipe's seed, or those of the network it starts from."""
+        if recipe.start is not None:
+            net = store.load(recipe.start).net
+        else:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(recipe.seed)
+                net = ARCHITECTURES[recipe.architecture](filters=recipe.filters)
+        optimiser = torch.optim.Adam(net.parameters(), lr=recipe.rate)
+        average = {k: v.detach().clone() for k, v in net.state_dict().items()}
+        return cls(recipe, net, optimiser, average)
+
+    def save(self, path: Path) -> None:
+        """Write the checkpoint so that a reader sees the old one or the new one."""
+        state = {
+            "recipe": json.dumps(self.recipe.to_dict()),
+            "net": self.net.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "average": self.average,
+            "step": self.step,
+            "skipped": self.skipped,
+            "bad": self.bad_in_a_row,
+            "seconds": self.seconds,
+            "scores": self.scores,
+        }
+        with atomic(path, overwrite=True) as tmp:
+            torch.save(state, tmp)
+
+    @classmethod
+    def resume(cls, path: Path) -> Training:
+        """Go on from a checkpoint."""
+        try:
+            state = torch.load(path, weights_only=True, map_location="cpu")
+            recipe = Recipe.from_dict(json.loads(state["recipe"]))
+        except FileNotFoundError as error:
+            raise BadFile(f"there is no checkpoint {path} to resume from") from error
+        except (OSError, KeyError, RuntimeError, ValueError, EOFError) as error:
+            raise BadFile(f"{path} is not a checkpoint of dlw train: {error}") from error
+        self = cls.begin(replace(recipe, start=None))
+        self.recipe = recipe
+        self.net.load_state_dict(state["net"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.average = state["average"]
+        self.step, self.skipped, self.bad_in_a_row = state["step"], state["skipped"], state["bad"]
+        self.seconds, self.scores = state["seconds"], state["scores"]
+        return self
+
+    def averaged(self) -> Network:
+        """The network with the running mean of its parameters, the one that is shipped."""
+        net = ARCHITECTURES[str(self.net.config["architecture"])](
+            **{k: v for k, v in self.net.config.items() if k != "architecture"}
+        )
+        net.load_state_dict(self.average)
+        return net
+
+    def advance(self, patches: Patches) -> dict[str, float]:
+        """One optimiser step; returns the figures of the log."""
+        r = self.recipe
+        rank, world = _place()
+        indices = range(rank, r.batch, world)
+        for group in self.optimiser.param_groups:
+            group["lr"] = r.rate_at(self.step)
+        self.optimiser.zero_grad(set_to_none=False)
+        clean, noisy = patches.batch(self.step, indices)
+        loss, errors = bilevel_loss(
+            self.net(noisy), noisy, clean, r.sources, kind=r.loss, backward=r.backward
+        )
+        share = len(indices) / r.batch
+        (loss * share).backward()  # type: ignore[no-untyped-call]
+        figures = torch.cat([loss.detach().view(1), errors]) * share
+        parameters = list(self.net.parameters())
+        if world > 1:
+            for p in parameters:
+                dist.all_reduce(p.grad)
+            dist.all_reduce(figures)
+        norm = float(torch.nn.utils.clip_grad_norm_(parameters, r.clip))
+        good = math.isfinite(norm) and bool(torch.isfinite(figures).all())
+        if good:
+            self.optimiser.step()
+            # A short memory at first, so that the random start is forgotten.
+            keep = min(r.average, (1 + self.step) / (10 + self.step)) if r.average else 0.0
+            for name, value in self.net.state_dict().items():
+                self.average[name].lerp_(value, 1 - keep)
+            self.bad_in_a_row = 0
+        else:
+            self.skipped += 1
+            self.bad_in_a_row += 1
+        self.step += 1
+        log = {
+            "step": self.step,
+            "loss": float(figures[0]),
+            "gradient": norm,
+            "skipped": self.skipped,
+        }
+        log |= {f"mse_{s}": float(e) for s, e in zip(r.sources, figures[1:], strict=True)}
+        return log
+
+
+def _place() -> tuple[int, int]:
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return 0, 1
+
+
+def validation_set(
+    scenes: Mapping[str, F32], recipe: Recipe, side: int = 48
+) -> list[tuple[F32, F32]]:
+    """Central crops of the held-out scenes, once per noise case; the same in every run."""
+    pairs = []
+    for i, scene in enumerate(scenes.values()):
+        _, rows, cols = scene.shape
+        top, left = max(0, (rows - side) // 2), max(0, (cols - side) // 2)
+        clean = np.ascontiguousarray(scene[:, top : top + side, left : left + side])
+        for case in dict.fromkeys(recipe.noise):
+            rng = np.random.default_rng([20260101, i, case])
+            pairs.append((clean, noise.case(case, clean, rng).y))
+    return pairs
+
+
+@torch.no_grad()
+def validate(net: Network, pairs: list[tuple[F32, F32]], recipe: Recipe) -> dict[str, float]:
+    """Mean PSNR of every source model on the validation crops."""
+    totals = dict.fromkeys(recipe.sources, 0.0)
+    for clean, noisy in pairs:
+        y = torch.from_numpy(noisy)
+        for name, x in zip(
+            recipe.sources, restored(net(y), y, recipe.sources, "none"), strict=True
+        ):
+            totals[name] += psnr(clean, x.numpy()) / len(pairs)
+    return totals
+
+
+def train(
+    recipe: Recipe,
+    scenes: Mapping[str, F32],
+    out: str | Path,
+    *,
+    held_out: Mapping[str, F32] | None = None,
+    resume: bool = False,
+    checkpoint_minutes: float = 3.0,
+    minutes: float | None = None,
+    report: Callable[[dict[str, Any]], None] | None = None,
+) -> Path:
+    """Train a network as the recipe says and write it to ``out``; returns the path of the network.
+
+    ``out`` is a folder that gets ``checkpoint.pt``, ``log.jsonl`` and the network itself,
+    ``<name>.safetensors``.
+
+    Args:
+        scenes: clean cubes (band, row, col) in [0, 1] by name.
+        held_out: scenes for validation; without them there is none.
+        resume: go on from ``out/checkpoint.pt``.
+        checkpoint_minutes: time between two checkpoints.
+        minutes: stop after this time (the run can be resumed).
+        report: called with the figures of every step.
+    """
+    out = Path(out)
+    chief = _place()[0] == 0
+    out.mkdir(parents=True, exist_ok=True)
+    where = out / "checkpoint.pt"
+    run = Training.resume(where) if resume and where.exists() else Training.begin(recipe)
+    recipe = run.recipe
+    patches = Patches(list(scenes.values()), recipe)
+    pairs = validation_set(held_out, recipe) if held_out else []
+    log_path = out / "log.jsonl"
+    _trim_log(log_path, run.step, chief)
+    started, saved, before = time.monotonic(), time.monotonic(), run.seconds
+    while run.step < recipe.steps:
+        figures: dict[str, Any] = run.advance(patches)
+        run.seconds = before + time.monotonic() - started
+        if run.bad_in_a_row >= LIMIT_BAD:
+            raise TrainingStopped(
+                f"loss or gradient was not finite {LIMIT_BAD} steps in a row (step {run.step}, sources "
+                f"{', '.join(recipe.sources)}, patch seed [{recipe.seed}, {run.step - 1}]); the last "
+                f"good checkpoint is {where if where.exists() else 'none'}"
+            )
+        last = run.step == recipe.steps
+        if pairs and (run.step % recipe.validate == 0 or last):
+            run.scores = validate(run.averaged(), pairs, recipe)
+            figures["psnr"] = run.scores
+        if chief:
+            figures["seconds"] = round(run.seconds, 3)
+            with log_path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(figures) + "\n")
+            if report is not None:
+                report(figures)
+            if last or time.monotonic() - saved > 60 * checkpoint_minutes:
+                run.save(where)
+                saved = time.monotonic()
+        if minutes is not None and time.monotonic() - started > 60 * minutes:
+            if chief:
+                run.save(where)
+            break
+    target = out / f"{recipe.name}.safetensors"
+    if chief:
+        store.save(target, run.averaged(), card(run, scenes, held_out), overwrite=True)
+    return target
+
+
+def card(
+    run: Training, scenes: Mapping[str, F32], held_out: Mapping[str, F32] | None
+) -> dict[str, Any]:
+    """What a user should know about the network."""
+    r = run.recipe
+    return {
+        "name": r.name,
+        "sources": list(r.sources),
+        "data": sorted(scenes),
+        "validation": sorted(held_out or {}),
+        "noise": [f"case {c}: {noise.CASES[c]}" for c in r.noise],
+        "seed": r.seed,
+        "steps": run.step,
+        "skipped_steps": run.skipped,
+        "training_seconds": round(run.seconds),
+        "validation_psnr": {k: round(v, 2) for k, v in run.scores.items()},
+        "version": __version__,
+        "torch": torch.__version__,
+        "recipe": r.to_dict(),
+    }
+
+
+def _trim_log(path: Path, step: int, chief: bool) -> None:
+    """Drop lines after the checkpoint's step, so that a resumed log has every step once."""
+    if not chief or not path.exists():
+        return
+    lines = path.read_text(encoding="utf-8").splitlines()
+    kept = []
+    for line in lines:
+        try:
+            if json.loads(line)["step"] <= step:
+                kept.append(line)
+        except (ValueError, KeyError):
+            break
+    with atomic(path, overwrite=True) as tmp:
+        tmp.write_text("".join(line + "\n" for line in kept), encoding="utf-8")

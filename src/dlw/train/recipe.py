@@ -1,0 +1,126 @@
+"""A recipe says everything about a training run; it is read from a TOML file and kept in the card."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from ..errors import BadFile, BadOption, unknown_name
+
+Loss = Literal["mse", "log"]
+Rate = Literal["cosine", "epochs"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One training run.
+
+    Attributes:
+        name: name of the network, for example "N+T+TS".
+        sources: models the loss looks through, by registered name.
+        architecture, filters: the network.
+        patch: side of a training patch in pixels.
+        batch: patches per step, over all processes.
+        steps: number of optimiser steps.
+        noise: noise cases to draw from, one per patch.
+        affected: limits of the share of bands that carry impulses, stripes or dead columns;
+            None: the paper's 10 of 31.
+        bands: limits of the number of bands of a patch (a random sub-range of the scene's);
+            None: all.
+        subsample: largest stride with which patches are cut (2: half of them at half resolution).
+        loss: "mse" is the mean over patches and sources (the paper); "log" the mean of its
+            logarithm, which is what a mean PSNR measures.
+        backward: how the gradient passes through the solvers.
+        rate: learning rate; ``schedule`` "cosine" (linear warm-up, decay to 0) or "epochs"
+            (the paper's factor ``decay`` after every ``epoch`` steps).
+        clip: largest norm of the gradient.
+        average: decay of the running mean of the parameters that is shipped; 0: none.
+        seed: of the first weights, patches and noise.
+        start: network to start from (a name or file), for fine-tuning.
+        validate: steps between two validations.
+        held_out: scenes that are not trained on but validated on.
+    """
+
+    name: str
+    sources: tuple[str, ...]
+    architecture: str = "dlwnet3d"
+    filters: int = 64
+    patch: int = 20
+    batch: int = 3
+    steps: int = 4000
+    noise: tuple[int, ...] = (1,)
+    affected: tuple[float, float] | None = None
+    bands: tuple[int, int] | None = None
+    subsample: int = 2
+    loss: Loss = "mse"
+    backward: Literal["unroll", "checkpoint", "implicit"] = "unroll"
+    rate: float = 1e-3
+    schedule: Rate = "cosine"
+    warmup: int = 100
+    decay: float = 0.8
+    epoch: int = 2000
+    clip: float = 1.0
+    average: float = 0.995
+    seed: int = 0
+    start: str | None = None
+    validate: int = 250
+    held_out: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("patch", "batch", "steps", "filters", "subsample", "validate", "epoch"):
+            if getattr(self, name) < 1:
+                raise BadOption(
+                    f"{name} in the recipe must be at least 1, not {getattr(self, name)}"
+                )
+        if not self.sources:
+            raise BadOption(
+                "the recipe names no sources; for example sources = ['nn', 'tv', 'tvs']"
+            )
+        if self.loss not in ("mse", "log"):
+            raise BadOption(f"loss in the recipe must be 'mse' or 'log', not '{self.loss}'")
+        if self.schedule not in ("cosine", "epochs"):
+            raise BadOption(f"schedule must be 'cosine' or 'epochs', not '{self.schedule}'")
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Recipe:
+        """A recipe from plain values; an unknown key is an error with the nearest known one."""
+        known = {f.name for f in fields(cls)}
+        for key in values:
+            if key not in known:
+                raise unknown_name("recipe key", key, known)
+        lists: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
+        }
+        try:
+            return cls(**lists)
+        except TypeError as error:
+            raise BadOption(f"the recipe is not complete: {error}") from error
+
+    @classmethod
+    def read(cls, path: str | Path, **changes: Any) -> Recipe:
+        """A recipe from a TOML file, with some values changed."""
+        path = Path(path)
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise BadFile(f"there is no recipe {path}") from error
+        except (OSError, ValueError) as error:
+            raise BadFile(f"cannot read the recipe {path}: {error}") from error
+        given = {k: v for k, v in changes.items() if v is not None}
+        return replace(cls.from_dict(values), **given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self)
+
+    def rate_at(self, step: int) -> float:
+        """Learning rate of step 0, 1, ..."""
+        if self.schedule == "epochs":
+            return self.rate * self.decay ** (step // self.epoch)
+        if step < self.warmup:
+            return self.rate * (step + 1) / self.warmup
+        done = (step - self.warmup) / max(1, self.steps - self.warmup)
+        return self.rate * 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
