@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from . import __version__
 from .errors import BadInput, BadOption, DlwError, unknown_name
@@ -449,11 +450,12 @@ def _check_fits(path: str, cube: Cube) -> None:
 
 def _range(text: str) -> Range:
     """'auto', 'minmax', or two numbers with a comma or a blank between them."""
-    word = text.strip()
-    if word == "auto" or word == "minmax":
-        return word
+    if text == "auto":
+        return "auto"
+    if text == "minmax":
+        return "minmax"
     try:
-        low, high = (float(part) for part in word.replace(",", " ").split())
+        low, high = (float(part) for part in text.replace(",", " ").split())
     except ValueError:
         raise typer.BadParameter(
             f"--range is auto, minmax or two numbers such as '0,1', not '{text}'"
@@ -633,16 +635,20 @@ def _summary(facts: Mapping[str, Any], line: bool = True) -> None:
 
 
 def _table(head: tuple[str, str] | None, rows: Sequence[tuple[str, str]]) -> None:
-    """Two columns; plain text, so that a file name with brackets stays what it is."""
-    from rich.text import Text
-
+    """Two columns; a log has no width, so nothing is folded or cut there."""
+    if not out.is_terminal:
+        lines = [*([head] if head else []), *rows]
+        width = max(len(first) for first, _ in lines)
+        for first, second in lines:
+            print(f"{first:<{width}}  {second}")
+        return
     table = Table(box=None, show_header=head is not None, pad_edge=False, header_style="bold")
     for title in head or ("", ""):
-        # A log has no width: nothing is folded there.
-        table.add_column(title, overflow="fold", no_wrap=not out.is_terminal)
+        table.add_column(title, overflow="fold")
     for first, second in rows:
+        # Text and not str: a file name with brackets is not markup.
         table.add_row(Text(first, style="" if head else "dim"), Text(second))
-    out.print(table, soft_wrap=not out.is_terminal)
+    out.print(table, soft_wrap=False)
 
 
 def _print_json(value: Mapping[str, Any]) -> None:
@@ -693,7 +699,7 @@ def _explain(error: Exception) -> int:
     if isinstance(error, _UsageError):
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "dlw"
-        message = error.format_message().rstrip(".")  # type: ignore[attr-defined]
+        message = error.format_message().rstrip(".")
         if type(error).__name__ == "NoArgsIsHelpError":
             print(message, file=sys.stderr)
         else:

@@ -101,7 +101,7 @@ def unit_range(cube: Cube, range: Range) -> BandRange:
         return minmax_range(cube.data, cube.valid)
     if isinstance(range, str):
         raise BadOption(f"range must be 'auto', 'minmax' or two numbers, not '{range}'")
-    lo, hi = float(range[0]), float(range[1])
+    lo, hi = map(float, range) if len(range) == 2 else (np.nan, np.nan)
     if not (np.isfinite([lo, hi]).all() and hi > lo):
         raise BadOption(f"range needs two numbers, the lower one first, not {range}")
     return BandRange(np.full(cube.bands, lo, np.float32), np.full(cube.bands, hi, np.float32))
@@ -194,6 +194,8 @@ def denoise(
     begin = time.perf_counter()
     if not isinstance(cube, Cube):
         cube = Cube.from_array(cube)
+    if not np.isfinite(strength):
+        raise BadOption(f"strength must be a finite number, not {strength}")
     source = resolve(weights, truth)
     ready = prepare(cube, range)
     source = _on_bands(source, ready.use)

@@ -42,7 +42,7 @@ def svt(v: Tensor, t: float, rank: int | None = None) -> Tensor:
     """
     if v.shape[-2] > v.shape[-1]:
         return svt(v.mT, t, rank).mT
-    gram = v @ v.mT
+    gram = _gram(v)
     # A float32 Gram matrix resolves singular values down to about 3e-4 of the largest.
     # Thresholds well above that do not need more; smaller ones get a float64 product.
     if v.dtype == torch.float32:
@@ -51,6 +51,21 @@ def svt(v: Tensor, t: float, rank: int | None = None) -> Tensor:
             gram = v.double() @ v.double().mT
     shrink: Tensor = _Shrink.apply(gram.double(), t, rank)  # type: ignore[no-untyped-call]
     return torch.matmul(shrink.to(v.dtype), v)
+
+
+BLOCK = 4096
+"""Pixels that a float32 Gram matrix adds up before the sum goes on in float64."""
+
+
+def _gram(v: Tensor) -> Tensor:
+    """v v' of wide matrices. Blocks cost nothing and keep a long sum as exact as a short one."""
+    n = v.shape[-1]
+    if v.dtype != torch.float32 or n <= BLOCK:
+        return v @ v.mT
+    whole = n - n % BLOCK
+    blocks = v[..., :whole].unflatten(-1, (-1, BLOCK)).movedim(-2, 0)
+    rest = v[..., whole:]
+    return (blocks @ blocks.mT).double().sum(0) + rest @ rest.mT
 
 
 class _Shrink(torch.autograd.Function):

@@ -387,5 +387,7 @@ def _run_implicit(
     with torch.no_grad():
         found = run(still, schedule, state, watch)
     frozen = replace(schedule, growth=1.0, order=("image", "terms", "data"))
-    s = fixed_point(lambda t, q: step(t, q, frozen), found.state, p)
+    # This order computes K x before it is used: no need to keep it.
+    kept = found.state._replace(kx=(None,) * len(found.state.kx))
+    s = fixed_point(lambda t, q: step(t, q, frozen), kept, p)
     return found._replace(x=output(s, p), state=found.state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from .io.atomic import atomic
 from .nets.dlwnet import ARCHITECTURES, DLWnet3d, Network
 
 SHIPPED = Path(__file__).parent / "pretrained"
+ENDINGS = (".safetensors", ".pth", ".pt", ".ckpt", ".pkl")
+"""File endings that mean a network; all but the first are refused, with the reason."""
 LARGEST = 64 * 2**20
 """Bytes; a weight network is far smaller, and a lying file is refused before it is read."""
 
@@ -45,11 +48,7 @@ def locate(name: str | Path) -> Path:
     if text in names():
         return SHIPPED / f"{text}.safetensors"
     path = Path(text)
-    if (
-        path.suffix in (".safetensors", ".pth", ".pt", ".ckpt", ".pkl")
-        or len(path.parts) > 1
-        or path.is_file()
-    ):
+    if path.suffix in ENDINGS or len(path.parts) > 1 or path.is_file():
         return path
     raise unknown_name("network", text, names())
 
@@ -169,7 +168,10 @@ def import_checkpoint(path: str | Path, name: str | None = None) -> tuple[DLWnet
     if path.stat().st_size > LARGEST:
         raise BadModel(f"{path} has {path.stat().st_size} bytes; expected less than {LARGEST}")
     try:
-        state = torch.load(path, weights_only=True, map_location="cpu")
+        with warnings.catch_warnings():
+            # torch remarks on the protocol of a pickle that it then refuses.
+            warnings.simplefilter("ignore", UserWarning)
+            state = torch.load(path, weights_only=True, map_location="cpu")
     except Exception as error:
         reason = str(error).splitlines()[0][:120]
         raise BadModel(

@@ -358,12 +358,7 @@ def _named(name: str, truth: Truth | None) -> Source:
         return Oracle(truth)
     path = Path(name)
     if name not in store.names():
-        if (
-            path.suffix
-            and path.suffix != ".safetensors"
-            and path.exists()
-            and path.suffix not in (".pth", ".pt", ".pkl", ".ckpt")
-        ):
+        if path.suffix and path.suffix not in store.ENDINGS:
             return Given(torch.from_numpy(open_cube(path).data), name=path.name)
         if not path.suffix and len(path.parts) == 1 and not path.exists():
             raise unknown_name("weight source", name, [*FORMULAS, "oracle", *store.names()])

@@ -127,9 +127,7 @@ def test_one_step(name: str) -> None:
         here = {i: rest[k] for k, i in enumerate(places)}
         duals = {i: rest[len(places) + k] for k, i in enumerate(places)}
         n = range(len(first.u))
-        s = first._replace(
-            u=tuple(here.get(i) for i in n), m=tuple(duals.get(i) for i in n)
-        )
+        s = first._replace(u=tuple(here.get(i) for i in n), m=tuple(duals.get(i) for i in n))
         s = step(s, Problem(model, y, w), model.schedule)
         return s.x, *(s.u[i] for i in places), *(s.m[i] for i in places)
 

@@ -114,9 +114,7 @@ def test_a_numerical_minimiser_agrees(name: str, t: float) -> None:
     u = v.numpy().ravel()
     # A simplex collapses at the kinks now and then: start it again from where it stopped.
     for _ in range(5):
-        u = minimize(
-            objective, u, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-13}
-        ).x
+        u = minimize(objective, u, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-13}).x
     np.testing.assert_allclose(g.prox(v, t).numpy().ravel(), u, atol=2e-5)
 
 
@@ -126,9 +124,7 @@ def test_a_numerical_minimiser_agrees(name: str, t: float) -> None:
 def test_moreau(name: str, shape: tuple[int, ...], t: float) -> None:
     """v = prox_{t g}(v) + t prox_{g*/t}(v/t)."""
     g, v = MAKERS[name](shape), normal(shape, 5)
-    torch.testing.assert_close(
-        g.prox(v, t) + t * g.conjugate(v / t, 1 / t), v, rtol=0, atol=1e-12
-    )
+    torch.testing.assert_close(g.prox(v, t) + t * g.conjugate(v / t, 1 / t), v, rtol=0, atol=1e-12)
 
 
 @every_map
@@ -158,7 +154,9 @@ def by_svd(v: Tensor, t: float, rank: int | None = None) -> Tensor:
     return (left * values.unsqueeze(-2)) @ right
 
 
-@pytest.mark.parametrize("shape", [(7, 40), (40, 7), (5, 5), (1, 9), (9, 1), (2, 3, 6, 20)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(7, 40), (40, 7), (5, 5), (1, 9), (9, 1), (2, 3, 6, 20)], ids=str
+)
 @pytest.mark.parametrize("rank", [None, 1, 3, 99])
 @pytest.mark.parametrize("t", [0.0, 0.5, 2.5, 100.0])
 def test_svt_is_the_thresholded_svd(shape: tuple[int, ...], rank: int | None, t: float) -> None:
@@ -174,13 +172,25 @@ def test_penalty_of_rank() -> None:
 
 
 @pytest.mark.parametrize("t", [1e-5, 1e-4, 1e-3, 3.3e-3, 1e-2, 0.3])
-def test_svt_in_single_precision(t: float) -> None:
-    """Singular values over six decades; thresholds relative to the largest."""
-    left, right = torch.linalg.qr(normal((31, 31), 9)).Q, torch.linalg.qr(normal((900, 31), 10)).Q
-    v = (left * torch.logspace(0, -6, 31, dtype=torch.float64)) @ right.T
+@pytest.mark.parametrize("pixels", [900, 50001])
+def test_svt_in_single_precision(pixels: int, t: float) -> None:
+    """Singular values over six decades, thresholds relative to the largest, long and short sums."""
+    left = torch.linalg.qr(normal((31, 31), 9)).Q
+    # A positive first component, as images have: its long sum is the one that loses digits.
+    mix = normal((pixels, 31), 10)
+    mix[:, 0] = mix[:, 0].abs()
+    v = (left * torch.logspace(0, -6, 31, dtype=torch.float64)) @ torch.linalg.qr(mix).Q.T
     error = torch.linalg.matrix_norm(prox.svt(v.float(), t).double() - by_svd(v, t), 2)
     # The rounding of the input itself is 6e-8; a threshold must be resolved to a hundredth.
     assert float(error) <= min(3e-7 + 1e-2 * t, 2e-5)
+
+
+@pytest.mark.parametrize("shape", [(3, 9000), (2, 3, 9000), (2, 3, 8192)], ids=str)
+def test_svt_of_blocks_is_the_svt(shape: tuple[int, ...]) -> None:
+    v = normal(shape, 11)
+    torch.testing.assert_close(
+        prox.svt(v.float(), 50.0).double(), by_svd(v, 50.0), rtol=0, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

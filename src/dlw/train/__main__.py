@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import typer
+import sys
 
-from ..cli import guarded
-from .command import train_command
+from ..cli import run
 
 if __name__ == "__main__":
-    app = typer.Typer(add_completion=False)
-    app.command()(train_command)
-    guarded(app)
+    sys.exit(run(["train", *sys.argv[1:]]))

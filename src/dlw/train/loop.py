@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .. import __version__, noise, store
-from ..errors import BadFile, DlwError
+from ..errors import BadFile, BadOption, DlwError
 from ..io.atomic import atomic
 from ..metrics import psnr
 from ..nets.dlwnet import ARCHITECTURES, Network
@@ -54,7 +54,12 @@ class Training:
     def begin(cls, recipe: Recipe) -> Training:
         """Fresh weights from the recipe's seed, or those of the network it starts from."""
         if recipe.start is not None:
-            net = store.load(recipe.start).net
+            net = store.load(recipe.start).net.train().requires_grad_(True)
+            wanted = {"architecture": recipe.architecture, "filters": recipe.filters}
+            if any(net.config[k] != v for k, v in wanted.items()):
+                raise BadOption(
+                    f"the recipe wants {wanted}, the network {recipe.start} it starts from is {net.config}"
+                )
         else:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(recipe.seed)
@@ -87,7 +92,7 @@ class Training:
             recipe = Recipe.from_dict(json.loads(state["recipe"]))
         except FileNotFoundError as error:
             raise BadFile(f"there is no checkpoint {path} to resume from") from error
-        except (OSError, KeyError, RuntimeError, ValueError, EOFError) as error:
+        except Exception as error:  # a damaged pickle can fail in any way
             raise BadFile(f"{path} is not a checkpoint of dlw train: {error}") from error
         self = cls.begin(replace(recipe, start=None))
         self.recipe = recipe

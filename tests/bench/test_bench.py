@@ -1,0 +1,145 @@
+"""The benchmark: cases are data, nothing is run twice, reports say what was measured."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dlw import scenes, store
+from dlw.bench import report, runner
+from dlw.bench.cases import Case, Scene, centre, load_scenes
+from dlw.bench.command import pick, pictures
+from dlw.bench.tables import REFERENCE, SIMPLE, TABLES, Row
+from dlw.errors import BadFile, BadOption
+from dlw.io import save_cube
+from dlw.metrics import psnr
+
+TABLE = replace(
+    SIMPLE, noise=(1, 5), rows=(Row("uniform"), Row("robust"), Row("oracle"), Row("oracle", "best"))
+)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene("made", scenes.synthetic(6, 20, 20, rng=np.random.default_rng(0)).data)
+
+
+def test_keys_name_cases() -> None:
+    case = Case("s", "h", 1, 0, "nn", "uniform")
+    assert case.key == Case("s", "h", 1, 0, "nn", "uniform").key
+    others = [replace(case, seed=1), replace(case, strength="best"), replace(case, source="x")]
+    assert len({c.key for c in [case, *others]}) == 4
+
+
+def test_a_run_resumes_and_repeats_nothing(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.jsonl"
+    cases = runner.plan(TABLE, [scene], range(1), {})
+    assert len(cases) == 2 * (1 + 3 * len(TABLE.rows))
+    first = runner.run(cases[:7], [scene], path)
+    path.write_text(path.read_text() + '{"key": "cut off')
+    everything = runner.run(cases, [scene], path)
+    assert everything[:7] == first
+    monkeypatch.setattr(runner, "run_group", lambda group: pytest.fail("a case was run again"))
+    assert runner.run(cases, [scene], path) == everything
+
+
+def test_records_are_true(scene: Scene, tmp_path: Path) -> None:
+    cases = runner.plan(replace(TABLE, noise=(1,)), [scene], range(1), {})
+    records = {(report.label(r), r["model"]): r for r in runner.run(cases, [scene], tmp_path / "r")}
+    noisy = runner.make_noisy(scene, 1, 0)
+    assert records["noisy", "noisy"]["psnr"] == pytest.approx(psnr(scene.data, noisy.y, clip=False))
+    for model in TABLE.models:
+        plain, best = records["oracle", model], records["oracle, best strength", model]
+        assert best["psnr"] >= plain["psnr"]
+        assert best["strength_used"] in runner.GRID
+
+
+def test_two_processes_give_the_same_figures(scene: Scene, tmp_path: Path) -> None:
+    cases = runner.plan(replace(TABLE, rows=(Row("uniform"),)), [scene], range(1), {})
+    one = runner.run(cases, [scene], tmp_path / "one")
+    two = runner.run(cases, [scene], tmp_path / "two", workers=2)
+    for a, b in zip(one, two, strict=True):
+        assert a["key"] == b["key"]
+        assert a["psnr"] == pytest.approx(b["psnr"], abs=1e-4)
+
+
+def test_a_case_that_cannot_run_says_why(scene: Scene, tmp_path: Path) -> None:
+    table = replace(TABLE, noise=(1,), rows=(Row("uniform"), Row("no-such-network")))
+    records = runner.run(runner.plan(table, [scene], range(1), {}), [scene], tmp_path / "r")
+    skipped = [r for r in records if "skipped" in r]
+    assert len(skipped) == 3
+    assert "no-such-network" in report.markdown(table, records)
+
+
+def test_reports(scene: Scene, tmp_path: Path) -> None:
+    records = runner.run(runner.plan(TABLE, [scene], range(1), {}), [scene], tmp_path / "r")
+    pages = report.write(TABLE, records, tmp_path, {"a < b": "data:image/png;base64,"})
+    text, rows, page = (p.read_text() for p in pages)
+    for model in TABLE.models:
+        value = report.means(records)["uniform", model, 5]
+        assert f"{value:.2f}" in text
+        assert f"{value:.2f}" in page
+    assert len(rows.splitlines()) == len(records) + 1
+    assert "a &lt; b" in page
+    assert "http" not in page
+
+
+def test_reference_rows_follow_ours(scene: Scene, tmp_path: Path, shared: Path) -> None:
+    found = runner.reference_networks(shared / "reference/dlwnet-release")
+    assert sorted(found) == sorted(
+        REFERENCE + n for n in (["N", "T", "TS", "N+T", "N+TS", "T+TS", "N+T+TS"])
+    )
+    name = REFERENCE + "N"
+    table = replace(TABLE, noise=(1,), rows=(Row("uniform"),), models=("nn",))
+    records = runner.run(
+        runner.plan(table, [scene], range(1), {name: found[name]}),
+        [scene],
+        tmp_path / "r",
+        reference=found,
+    )
+    db = report.means(records)
+    assert db[name, "nn", 1] > db["uniform", "nn", 1]
+    with pytest.raises(BadFile):
+        runner.reference_networks(tmp_path)
+
+
+def test_scenes_of_a_folder(tmp_path: Path) -> None:
+    save_cube(scenes.synthetic(5, 12, 16, rng=np.random.default_rng(0)), tmp_path / "a.npz")
+    (tmp_path / "b.npz").write_bytes(b"junk")
+    found, left_out = load_scenes(tmp_path, crop=8, bands=4)
+    assert [s.name for s in found] == ["a[4]"]
+    assert found[0].data.shape == (4, 8, 8)
+    assert list(left_out) == ["b.npz"]
+    assert found[0].data.min() == 0.0
+    assert found[0].data.max() == 1.0
+    assert centre(found[0].data, None).shape == (4, 8, 8)
+    with pytest.raises(BadFile):
+        load_scenes(tmp_path, colour=True)
+
+
+def test_tables() -> None:
+    assert pick("simple", "1,5").noise == (1, 5)
+    with pytest.raises(BadOption, match="did you mean 'simple'"):
+        pick("simpel")
+    for table in TABLES.values():
+        assert len({r.label for r in table.rows}) == len(table.rows)
+
+
+@pytest.mark.skipif("N+T+TS" not in store.names(), reason="the default network is not shipped yet")
+def test_pictures(scene: Scene) -> None:
+    panels = pictures(replace(SIMPLE, noise=(1,)), scene)
+    assert len(panels) == 2
+    assert all(url.startswith("data:image/png;base64,") for url in panels.values())
+
+
+def test_records_are_json(scene: Scene, tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    runner.run(runner.plan(replace(TABLE, noise=(1,)), [scene], range(1), {}), [scene], path)
+    for line in path.read_text().splitlines():
+        assert json.loads(line)["version"]

@@ -1,0 +1,276 @@
+"""Training: the loss is right, a run can be stopped anywhere, and processes agree."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dlw import scenes, store
+from dlw.errors import BadFile, BadOption
+from dlw.io import save_cube
+from dlw.nets.dlwnet import DLWnet3d
+from dlw.train.curves import draw_curves
+from dlw.train.loop import Training, TrainingStopped, train
+from dlw.train.loss import bilevel_loss
+from dlw.train.patches import Patches, load_scenes
+from dlw.train.recipe import Recipe
+
+TINY = Recipe(
+    "tiny", ("nn", "tv"), filters=4, patch=8, batch=3, steps=6, warmup=2, validate=3, rate=0.01
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("scenes")
+    for i in range(3):
+        cube = scenes.synthetic(6, 24, 20, rng=np.random.default_rng(i))
+        save_cube(cube, path / f"scene{i}.npz")
+    return path
+
+
+@pytest.fixture(scope="module")
+def data(folder: Path) -> dict[str, np.ndarray]:
+    found, left_out = load_scenes(folder)
+    assert len(found) == 3
+    assert left_out == {}
+    return found
+
+
+def same(a: Path, b: Path) -> bool:
+    return a.read_bytes() == b.read_bytes()
+
+
+def same_tensors(a: Path, b: Path) -> bool:
+    one, two = store.load(a).net.state_dict(), store.load(b).net.state_dict()
+    return all(torch.equal(one[k], two[k]) for k in one)
+
+
+def test_patches_depend_on_seed_step_and_index_only(data: dict[str, np.ndarray]) -> None:
+    patches = Patches(list(data.values()), TINY)
+    together = patches.batch(5, range(3))
+    alone = [patches.batch(5, [i]) for i in (2, 0, 1)]
+    for i, (clean, noisy) in zip((2, 0, 1), alone, strict=True):
+        assert torch.equal(clean[0], together[0][i])
+        assert torch.equal(noisy[0], together[1][i])
+    assert not torch.equal(together[0], patches.batch(6, range(3))[0])
+
+
+@pytest.mark.parametrize("bands", [None, (3, 5)])
+def test_patches_have_the_asked_size(
+    data: dict[str, np.ndarray], bands: tuple[int, int] | None
+) -> None:
+    recipe = replace(TINY, bands=bands, noise=(1, 2, 3, 4, 5), affected=(0.0, 1.0))
+    for step in range(8):
+        clean, noisy = Patches(list(data.values()), recipe).batch(step, range(3))
+        assert clean.shape == noisy.shape
+        assert clean.shape[2:] == (8, 8)
+        assert clean.shape[1] == 6 if bands is None else 3 <= clean.shape[1] <= 5
+        assert float(clean.min()) >= 0.0
+        assert float(clean.max()) <= 1.0
+
+
+def test_log_loss_is_the_mean_of_the_logarithms(data: dict[str, np.ndarray]) -> None:
+    clean, noisy = Patches(list(data.values()), TINY).batch(0, range(3))
+    logits = torch.zeros_like(noisy)
+    one_by_one = [
+        bilevel_loss(logits[i : i + 1], noisy[i : i + 1], clean[i : i + 1], [s])[0]
+        for s in TINY.sources
+        for i in range(3)
+    ]
+    mse, _ = bilevel_loss(logits, noisy, clean, TINY.sources)
+    log, _ = bilevel_loss(logits, noisy, clean, TINY.sources, kind="log")
+    torch.testing.assert_close(mse, torch.stack(one_by_one).mean())
+    torch.testing.assert_close(log, torch.stack(one_by_one).log().mean(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("backward", ["unroll", "checkpoint"])
+def test_training_lowers_the_loss(
+    data: dict[str, np.ndarray], tmp_path: Path, backward: str
+) -> None:
+    recipe = replace(TINY, steps=40, backward=backward, loss="log")
+    train(recipe, data, tmp_path)
+    log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [x["step"] for x in log] == list(range(1, 41))
+    first, last = np.mean([x["loss"] for x in log[:8]]), np.mean([x["loss"] for x in log[-8:]])
+    assert last < first - 0.1
+
+
+def test_implicit_training_runs(data: dict[str, np.ndarray], tmp_path: Path) -> None:
+    train(replace(TINY, steps=2, backward="implicit", sources=("tv",)), data, tmp_path)
+    assert all(np.isfinite(p).all() for p in _arrays(tmp_path / "tiny.safetensors"))
+
+
+def _arrays(path: Path) -> list[np.ndarray]:
+    return [v.numpy() for v in store.load(path).net.state_dict().values()]
+
+
+def test_resumed_equals_uninterrupted(data: dict[str, np.ndarray], tmp_path: Path) -> None:
+    train(TINY, data, tmp_path / "whole", held_out=data)
+    train(replace(TINY), data, tmp_path / "parts", held_out=data, minutes=0.0)  # stops after a step
+    for _ in range(7):
+        train(TINY, data, tmp_path / "parts", held_out=data, resume=True, minutes=0.0)
+    assert same_tensors(tmp_path / "whole/tiny.safetensors", tmp_path / "parts/tiny.safetensors")
+    logs = [(tmp_path / d / "log.jsonl").read_text().splitlines() for d in ("whole", "parts")]
+    losses = [[json.loads(line)["loss"] for line in log] for log in logs]
+    assert losses[0] == losses[1]
+
+
+def test_killed_at_random_moments_equals_uninterrupted(
+    folder: Path, data: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    """SIGKILL, ten times, wherever it hits; then the run is finished and compared."""
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(
+        "name='k'\nsources=['tv']\nfilters=4\npatch=8\nbatch=2\nsteps=400\nwarmup=2\nrate=0.01\n"
+    )
+    command = [sys.executable, "-m", "dlw.train", str(recipe), "--data", str(folder), "--out"]
+    tail = ["--resume", "--checkpoint-minutes", "0.0", "--threads", "1"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    rng = np.random.default_rng(7)
+    killed = 0
+    for _ in range(10):
+        log = tmp_path / "cut/log.jsonl"
+        before = len(log.read_bytes()) if log.exists() else 0
+        process = subprocess.Popen(
+            [*command, str(tmp_path / "cut"), *tail], env=environment, stderr=subprocess.DEVNULL
+        )
+        # Start-up takes seconds: wait for the first new step, then strike.
+        limit = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < limit:
+            if log.exists() and len(log.read_bytes()) > before:
+                break
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0.0, 0.25))
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            killed += 1
+        process.wait()
+    assert killed == 10, "the run ended before it could be killed; give it more steps"
+    # The last leg needs no other process.
+    run = Recipe.read(recipe)
+    torch.set_num_threads(1)
+    train(run, data, tmp_path / "cut", resume=True)
+    train(run, data, tmp_path / "whole")
+    assert same_tensors(tmp_path / "whole/k.safetensors", tmp_path / "cut/k.safetensors")
+
+
+@pytest.mark.slow
+def test_torchrun_equals_a_single_process(folder: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(
+        "name='d'\nsources=['nn','tv']\nfilters=4\npatch=8\nbatch=4\nsteps=4\nwarmup=1\n"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    base = ["dlw.train", str(recipe), "--data", str(folder), "--out"]
+    one = [sys.executable, "-m", *base, str(tmp_path / "one")]
+    two = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
+    two += ["29547", "-m", *base, str(tmp_path / "two")]
+    subprocess.run(one, check=True, env=environment, capture_output=True)
+    subprocess.run(two, check=True, env=environment, capture_output=True)
+    for a, b in zip(
+        _arrays(tmp_path / "one/d.safetensors"),
+        _arrays(tmp_path / "two/d.safetensors"),
+        strict=True,
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_fine_tuning_starts_from_the_given_network(
+    data: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    train(TINY, data, tmp_path / "a")
+    start = tmp_path / "a/tiny.safetensors"
+    tuned = Training.begin(replace(TINY, start=str(start)))
+    for key, value in store.load(start).net.state_dict().items():
+        assert torch.equal(tuned.net.state_dict()[key], value)
+    assert all(p.requires_grad for p in tuned.net.parameters())
+
+
+def test_bad_steps_are_skipped_then_stop_the_run(
+    data: dict[str, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Patches.batch
+
+    def sometimes(self: Patches, step: int, indices: range) -> tuple[torch.Tensor, torch.Tensor]:
+        clean, noisy = real(self, step, indices)
+        return (clean * torch.nan, noisy) if step in bad else (clean, noisy)
+
+    monkeypatch.setattr(Patches, "batch", sometimes)
+    bad = {1, 3}
+    train(TINY, data, tmp_path / "some")
+    assert store.load(tmp_path / "some/tiny.safetensors").card["skipped_steps"] == 2
+    assert all(np.isfinite(p).all() for p in _arrays(tmp_path / "some/tiny.safetensors"))
+    bad = set(range(1, 100))
+    with pytest.raises(TrainingStopped, match=r"checkpoint\.pt"):
+        train(replace(TINY, steps=20), data, tmp_path / "all", checkpoint_minutes=0.0)
+    kept = Training.resume(tmp_path / "all/checkpoint.pt")
+    assert all(bool(torch.isfinite(p).all()) for p in kept.net.parameters())
+
+
+def test_the_card_is_true(data: dict[str, np.ndarray], tmp_path: Path) -> None:
+    held = {"scene0": data["scene0"]}
+    rest = {k: v for k, v in data.items() if k != "scene0"}
+    card = store.load(train(TINY, rest, tmp_path, held_out=held)).card
+    assert card["data"] == ["scene1", "scene2"]
+    assert card["validation"] == ["scene0"]
+    assert card["steps"] == TINY.steps
+    assert set(card["validation_psnr"]) == {"nn", "tv"}
+    assert Recipe.from_dict(card["recipe"]) == TINY
+
+
+def test_paper_and_cosine_rates() -> None:
+    paper = replace(TINY, schedule="epochs", epoch=10, decay=0.8, rate=1e-3)
+    assert paper.rate_at(0) == paper.rate_at(9) == 1e-3
+    assert paper.rate_at(25) == pytest.approx(0.64e-3)
+    cosine = replace(TINY, steps=100, warmup=10, rate=1.0)
+    assert cosine.rate_at(4) == pytest.approx(0.5)
+    assert cosine.rate_at(10) == pytest.approx(1.0)
+    assert cosine.rate_at(99) < 1e-3
+
+
+@pytest.mark.parametrize(
+    "path", sorted(Path(__file__).parents[2].glob("recipes/**/*.toml")), ids=str
+)
+def test_recipes_can_be_read(path: Path) -> None:
+    recipe = Recipe.read(path)
+    Training.begin(replace(recipe, start=None, steps=1))
+
+
+def test_faults(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadFile, match="no recipe"):
+        Recipe.read(tmp_path / "none.toml")
+    (tmp_path / "r.toml").write_text("name='x'\nsources=['tv']\nbatches=3\n")
+    with pytest.raises(BadOption, match="did you mean 'batch'"):
+        Recipe.read(tmp_path / "r.toml")
+    with pytest.raises(BadFile, match="no folder"):
+        load_scenes(tmp_path / "none")
+    (tmp_path / "checkpoint.pt").write_bytes(b"junk")
+    with pytest.raises(BadFile, match="not a checkpoint"):
+        Training.resume(tmp_path / "checkpoint.pt")
+    scene = scenes.synthetic(4, 6, 6, rng=np.random.default_rng(0)).data
+    with pytest.raises(BadFile, match="smaller than the patches"):
+        Patches([scene], TINY).patch(0, 0)
+
+
+@pytest.mark.parametrize("bands", [3, 7, 31, 224])
+def test_networks_take_any_number_of_bands(bands: int) -> None:
+    y = torch.rand(bands, 9, 8)
+    assert DLWnet3d()(y).shape == y.shape
+
+
+def test_curves(data: dict[str, np.ndarray], tmp_path: Path) -> None:
+    train(TINY, data, tmp_path, held_out=data)
+    picture = draw_curves(tmp_path / "log.jsonl", tmp_path / "curves.png")
+    assert picture is not None
+    assert picture.read_bytes().startswith(b"\x89PNG")
