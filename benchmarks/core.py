@@ -194,26 +194,23 @@ def step_rows(repeats: int) -> Iterator[Row]:
         stock = PlainNet(net)
         clean = uniform(batch, 31, 1, 1).expand(batch, 31, side, side).contiguous()
         noisy = clean + 0.2 * (uniform(batch, 31, side, side, seed=1) - 0.5)
-        losses: dict[str, float] = {}
 
-        def ours(net: DLWnet3d = net, noisy: Tensor = noisy, clean: Tensor = clean) -> None:
+        def ours(net: DLWnet3d = net, y: Tensor = noisy, x: Tensor = clean) -> Tensor:
             net.zero_grad()
-            loss, _ = bilevel_loss(net(noisy), noisy, clean, SOURCES)
+            loss, _ = bilevel_loss(net(y), y, x, SOURCES)
             loss.backward()
-            losses["ours"] = float(loss.detach())
+            return loss.detach()
 
-        def plain(net: PlainNet = stock, noisy: Tensor = noisy, clean: Tensor = clean) -> None:
+        def plain(net: PlainNet = stock, y: Tensor = noisy, x: Tensor = clean) -> Tensor:
             net.zero_grad()
-            loss = plain_loss(net(noisy), noisy, clean)
+            loss = plain_loss(net(y), y, x)
             loss.backward()
-            losses["plain"] = float(loss.detach())
+            return loss.detach()
 
         a, b = best(repeats, ours, plain)
-        gradients = [
-            torch.cat([p.grad.flatten() for p in n.parameters()]).norm() for n in (net, stock)
-        ]
-        off = abs(losses["ours"] / losses["plain"] - 1)
-        slope = abs(float(gradients[0] / gradients[1]) - 1)
+        off = abs(float(ours() / plain()) - 1)
+        grads = [torch.cat([p.grad.flatten() for p in n.parameters()]) for n in (net, stock)]
+        slope = abs(float(grads[0].norm() / grads[1].norm()) - 1)
         note = f"relative difference of loss {off:.0e}, of gradient norm {slope:.0e}"
         yield ratio_row(f"training step {batch} x 31x{side}x{side}", a, b, " (>= 2)", note)
 

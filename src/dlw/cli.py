@@ -5,34 +5,27 @@ Commands import what they need when they run: torch takes seconds, and ``dlw --h
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from . import __version__
+from . import __version__, console
+from .bench.command import register as register_bench
 from .errors import BadInput, BadOption, DlwError, unknown_name
+from .train.command import register as register_train
 
 if TYPE_CHECKING:
     from .cube import Cube
-    from .denoise import Range, Report, Result
-    from .solver import State
+    from .denoise import Range, Result
     from .weighting import Source
-
-OK, USAGE, NOT_CONVERGED, RESOURCE, UNEXPECTED, INTERRUPTED = 0, 1, 3, 4, 70, 130
-"""Exit codes; bad input and everything else a DlwError says has the code of the error (2)."""
 
 app = typer.Typer(
     name="dlw",
@@ -41,8 +34,6 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
-out = Console(highlight=False, soft_wrap=True)
-err = Console(highlight=False, soft_wrap=True, stderr=True)
 
 
 class ScheduleChoice(StrEnum):
@@ -96,7 +87,7 @@ StrictOption = Annotated[
 
 def _version(asked: bool) -> None:
     if asked:
-        out.print(f"dlw {__version__}")
+        console.out.print(f"dlw {__version__}")
         raise typer.Exit
 
 
@@ -143,10 +134,10 @@ def denoise(
     _check_places([target, save_weights], overwrite, source)
     limits, chosen = _range(range), _source(model, weights, strength)
     cube = io.open_cube(source, key=key, axes=axes, nodata=nodata)
-    _check_fits(target, cube)
+    io.check_save(target, cube)
     if save_weights is not None:
-        _check_fits(save_weights, _as_float32(cube, cube.data, "weights"))
-    _notes(cube, quiet or as_json)
+        io.check_save(save_weights, _as_float32(cube, cube.data, "weights"))
+    console.notes(cube, quiet or as_json)
     result = _solve(cube, model, chosen, strength, schedule, limits, seed, quiet or as_json)
     failed = strict and not result.report.converged
     clipped = None
@@ -158,10 +149,10 @@ def denoise(
     written = None if failed else target
     if as_json:
         extra = {"input": source, "output": written, "clipped_voxels": clipped}
-        _print_json({**result.report.as_dict(), **extra})
+        console.print_json({**result.report.as_dict(), **extra})
     elif not quiet and not failed:
-        _summary(_facts(result.report, cube, target, clipped or 0, save_weights))
-    _finish(result.report, strict, quiet)
+        console.summary(console.facts(result.report, cube, target, clipped or 0, save_weights))
+    console.finish(result.report, strict, quiet)
 
 
 @app.command()
@@ -191,14 +182,14 @@ def weights(
     _check_places([target], overwrite, source)
     limits, chosen = _range(range), _source(model, weights, strength)
     cube = io.open_cube(source, key=key, axes=axes, nodata=nodata)
-    _check_fits(target, _as_float32(cube, cube.data, "weights"))
-    _notes(cube, quiet or as_json)
+    io.check_save(target, _as_float32(cube, cube.data, "weights"))
+    console.notes(cube, quiet or as_json)
     report = None
     if chosen.rounds > 1:
         result = _solve(cube, model, chosen, strength, schedule, limits, None, quiet or as_json)
         w, report = result.weights, result.report
         if strict and not report.converged:
-            _finish(report, strict, quiet)
+            console.finish(report, strict, quiet)
     else:
         w = predict_weights(cube, chosen, range=limits)
     io.save_cube(_as_float32(cube, w, "weights"), target, overwrite=overwrite)
@@ -206,12 +197,12 @@ def weights(
     low = float((w[w > 0] < 0.1).mean())
     facts = {
         "weights": chosen.name,
-        "bands": _bands(int(used.sum()), skipped, cube),
+        "bands": console.bands(int(used.sum()), skipped, cube),
         "down-weighted": f"{100 * low:.1f} % of the voxels below 0.1",
         "output": target,
     }
     if as_json:
-        _print_json(
+        console.print_json(
             {
                 "input": source,
                 "output": target,
@@ -223,9 +214,9 @@ def weights(
             }
         )
     elif not quiet:
-        _summary(facts)
+        console.summary(facts)
     if report is not None:
-        _finish(report, strict, quiet)
+        console.finish(report, strict, quiet)
 
 
 @app.command()
@@ -237,10 +228,10 @@ def info(
 
     facts = io.describe(source, key=key, axes=axes)
     if as_json:
-        _print_json(facts)
+        console.print_json(facts)
         return
     shape, wavelengths = facts["shape"], facts["wavelengths"]
-    _summary(
+    console.summary(
         {
             "file": facts["path"],
             "format": facts["format"],
@@ -265,9 +256,9 @@ def models(as_json: JsonOption = False) -> None:
 
     entries = registry()
     if as_json:
-        _print_json({name: entry.summary for name, entry in entries.items()})
+        console.print_json({name: entry.summary for name, entry in entries.items()})
         return
-    _table(
+    console.table(
         ("model", "what it says about a clean image"),
         [(e.name, e.summary) for e in entries.values()],
     )
@@ -283,7 +274,7 @@ def nets(as_json: JsonOption = False) -> None:
     formulas = {k: (type(v).__doc__ or "").strip().splitlines()[0] for k, v in FORMULAS.items()}
     if as_json:
         cards = {k: {**v.card, "sha256": v.sha256} for k, v in shipped.items()}
-        _print_json({"networks": cards, "formulas": formulas, "default": DEFAULT})
+        console.print_json({"networks": cards, "formulas": formulas, "default": DEFAULT})
         return
     rows = []
     for name, stored in shipped.items():
@@ -293,9 +284,9 @@ def nets(as_json: JsonOption = False) -> None:
         bands = f", {stored.net.channels} bands only" if stored.net.channels else ""
         note = " (default)" if name == DEFAULT else ""
         rows.append((name, f"trained through {through}, {count} parameters{bands}{note}"))
-    _table(("weights", "where they come from"), [*rows, *formulas.items()])
+    console.table(("weights", "where they come from"), [*rows, *formulas.items()])
     if not shipped:
-        out.print("no network is shipped with this build; see 'dlw import-weights'")
+        console.out.print("no network is shipped with this build; see 'dlw import-weights'")
 
 
 @app.command()
@@ -327,7 +318,7 @@ def noise(
         raise BadOption(f"the truth is written as .npz, not as {truth}")
     _check_places([target, clean, truth], overwrite, source)
     cube = io.open_cube(source, key=key, axes=axes, nodata=nodata)
-    _notes(cube, quiet)
+    console.notes(cube, quiet)
     unit = minmax_range(cube.data, cube.valid).to_unit(np.where(cube.valid, cube.data, 0))
     unit = np.where(cube.valid, unit, np.float32(0))
     dirty = noises.case(case, unit, np.random.default_rng(seed))
@@ -335,9 +326,9 @@ def noise(
     gaps = np.float32(np.nan)
     noisy = _as_float32(cube, np.where(cube.valid, dirty.y, gaps), None, cube.valid)
     scaled = _as_float32(cube, np.where(cube.valid, unit, gaps), None, cube.valid)
-    _check_fits(target, noisy)
+    io.check_save(target, noisy)
     if clean is not None:
-        _check_fits(clean, scaled)
+        io.check_save(clean, scaled)
     io.save_cube(noisy, target, overwrite=overwrite)
     if clean is not None:
         io.save_cube(scaled, clean, overwrite=overwrite)
@@ -346,7 +337,7 @@ def noise(
         with io.atomic(truth, overwrite=overwrite) as tmp, open(tmp, "wb") as file:
             np.savez_compressed(file, case=np.int64(case), seed=np.int64(seed), **parts)
     if not quiet:
-        _summary(
+        console.summary(
             {
                 "noise": f"case {case}, {noises.CASES[case]}, seed {seed}",
                 "scaling": "each band min-max to [0, 1] before the noise",
@@ -379,10 +370,10 @@ def score(
     values, others = _comparable(clean, a, restored, b, scale)
     found = metrics.scores(values, others, valid=a.valid)
     if as_json:
-        _print_json({"clean": clean, "restored": restored, "scaled": scale, **found})
+        console.print_json({"clean": clean, "restored": restored, "scaled": scale, **found})
         return
     units = {"psnr": "dB", "sam": "degrees"}
-    _table(
+    console.table(
         ("score", "mean"),
         [(name, f"{value:.4f} {units.get(name, '')}".rstrip()) for name, value in found.items()],
     )
@@ -405,7 +396,7 @@ def import_weights(
     net, card = store.import_checkpoint(checkpoint, name)
     store.save(target, net, card, overwrite=overwrite)
     if not quiet:
-        _summary({"network": card["name"], "from": checkpoint, "output": target})
+        console.summary({"network": card["name"], "from": checkpoint, "output": target})
 
 
 @app.command()
@@ -415,11 +406,11 @@ def demo(
     """Denoise a made-up scene with every model and weight source, and draw one page."""
     from .demo import run as run_demo
 
-    run_demo(Path(folder), out)
+    run_demo(Path(folder), console.out)
 
 
 # Larger parts bring their own commands: each is a function (app) -> None.
-PARTS: tuple[Callable[[typer.Typer], None], ...] = ()
+PARTS: tuple[Callable[[typer.Typer], None], ...] = (register_train, register_bench)
 for register in PARTS:
     register(app)
 
@@ -438,14 +429,6 @@ def _check_places(paths: Sequence[str | None], overwrite: bool, source: str = ""
         # An input that is a folder of bands is written as one, unless the ending says otherwise.
         folder = path.endswith("/") or (not Path(path).suffix and Path(source).is_dir())
         check_output(path, overwrite=overwrite, directory=folder and source != "")
-
-
-def _check_fits(path: str, cube: Cube) -> None:
-    """Refuse a format that cannot hold the cube."""
-    from .io import _check_fits as fits
-    from .io import _output_format
-
-    fits(path, _output_format(path, cube.encoding), cube.encoding, cube.bands)
 
 
 def _range(text: str) -> Range:
@@ -529,7 +512,7 @@ def _solve(
     built = registered.build(model, cube.shape, strength)
     fixed = schedule is ScheduleChoice.paper
     steps = built.schedule.steps * source.rounds if fixed else None
-    with _progress(steps, silent) as watch:
+    with console.progress(steps, silent) as watch:
         return run_denoise(
             cube,
             model=model,
@@ -542,29 +525,6 @@ def _solve(
         )
 
 
-@contextmanager
-def _progress(steps: int | None, silent: bool) -> Iterator[Callable[[State], None] | None]:
-    """A bar on a terminal, nothing elsewhere."""
-    if silent or not err.is_terminal:
-        yield None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=err, transient=True) as bar:
-        task = bar.add_task("weights", total=steps)
-
-        def watch(state: State) -> None:
-            bar.update(task, advance=1, description="solving")
-
-        yield watch
-
-
 def _as_float32(cube: Cube, data: Any, key: str | None, valid: Any = None) -> Cube:
     """Another quantity on the pixels of a cube, stored as it is, in float32."""
     import numpy as np
@@ -572,102 +532,6 @@ def _as_float32(cube: Cube, data: Any, key: str | None, valid: Any = None) -> Cu
     plain = replace(cube.encoding, dtype="float32", scale=1.0, offset=0.0, nodata=None, key=key)
     mask = np.ones(cube.shape, bool) if valid is None else valid
     return replace(cube, data=data.astype(np.float32), valid=mask, encoding=plain)
-
-
-# --- print
-
-
-def _finish(report: Report, strict: bool, quiet: bool) -> None:
-    """Say that the solver fell short; that is an error if asked for."""
-    if report.converged:
-        return
-    short = ", ".join(f"{k} {v:.1e}" for k, v in report.residuals.items())
-    text = f"the solver did not converge in {report.steps} steps (residuals: {short})"
-    if strict:
-        _complain(f"{text}; nothing was written")
-        raise typer.Exit(NOT_CONVERGED)
-    if not quiet:
-        _complain(f"warning: {text}")
-
-
-def _facts(
-    report: Report, cube: Cube, target: str, clipped: int, save_weights: str | None
-) -> dict[str, Any]:
-    return {
-        "model": f"{report.model}, strength {report.strength:g}",
-        "weights": report.weights,
-        "bands": _bands(report.bands_used, report.bands_skipped, cube),
-        "invalid voxels": report.invalid_voxels,
-        "clipped voxels": clipped,
-        "range": report.range,
-        "steps": report.steps,
-        "seconds": f"{report.seconds['total']:.2f}",
-        "weight map": save_weights,
-        "output": target,
-    }
-
-
-def _bands(used: int, skipped: Mapping[int, str], cube: Cube, most: int = 8) -> str:
-    """How many bands were used, and which were not (numbered from 0) and why."""
-    text = f"{used} of {cube.bands} used"
-    if not skipped:
-        return text
-    named = [
-        f"{b}{'' if cube.wavelengths is None else f' ({cube.wavelengths[b]:g} nm)'} {why}"
-        for b, why in list(skipped.items())[:most]
-    ]
-    more = [f"and {len(skipped) - most} more"] if len(skipped) > most else []
-    return f"{text} (skipped, from 0: {', '.join(named + more)})"
-
-
-def _notes(cube: Cube, silent: bool) -> None:
-    for note in () if silent else cube.metadata.get("notes", ()):
-        err.print(f"dlw: note: {note}", markup=False)
-
-
-def _summary(facts: Mapping[str, Any], line: bool = True) -> None:
-    """What is known, one fact a row; off a terminal a single line unless ``line`` is False."""
-    shown = {k: v for k, v in facts.items() if v is not None and v != ""}
-    if line and not out.is_terminal:
-        out.print("; ".join(f"{k} {v}" for k, v in shown.items()), markup=False)
-        return
-    _table(None, [(k, str(v)) for k, v in shown.items()])
-
-
-def _table(head: tuple[str, str] | None, rows: Sequence[tuple[str, str]]) -> None:
-    """Two columns; a log has no width, so nothing is folded or cut there."""
-    if not out.is_terminal:
-        lines = [*([head] if head else []), *rows]
-        width = max(len(first) for first, _ in lines)
-        for first, second in lines:
-            print(f"{first:<{width}}  {second}")
-        return
-    table = Table(box=None, show_header=head is not None, pad_edge=False, header_style="bold")
-    for title in head or ("", ""):
-        table.add_column(title, overflow="fold")
-    for first, second in rows:
-        # Text and not str: a file name with brackets is not markup.
-        table.add_row(Text(first, style="" if head else "dim"), Text(second))
-    out.print(table, soft_wrap=False)
-
-
-def _print_json(value: Mapping[str, Any]) -> None:
-    print(json.dumps(_plain(value), indent=2, allow_nan=False))
-
-
-def _plain(value: Any) -> Any:
-    """Only what JSON knows: infinity and NaN become null."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _complain(text: str) -> None:
-    print("dlw: " + " ".join(text.split()), file=sys.stderr)
 
 
 # --- errors
@@ -682,10 +546,10 @@ def run(arguments: Sequence[str]) -> int:
     rest = [a for a in arguments if a != "--debug"]
     try:
         code = typer.main.get_command(app).main(rest, prog_name="dlw", standalone_mode=False)
-        return code if isinstance(code, int) else OK
+        return code if isinstance(code, int) else console.OK
     except (KeyboardInterrupt, typer.Abort):
-        _complain("interrupted")
-        return INTERRUPTED
+        console.complain("interrupted")
+        return console.INTERRUPTED
     except Exception as error:
         if debug:
             traceback.print_exc()
@@ -694,7 +558,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _explain(error: Exception) -> int:
     if isinstance(error, DlwError):
-        _complain(str(error))
+        console.complain(str(error))
         return error.exit_code
     if isinstance(error, _UsageError):
         context = getattr(error, "ctx", None)
@@ -703,17 +567,17 @@ def _explain(error: Exception) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(message, file=sys.stderr)
         else:
-            _complain(f"{message}; see '{command} --help'")
-        return USAGE
+            console.complain(f"{message}; see '{command} --help'")
+        return console.USAGE
     # torch reports a failed allocation as a RuntimeError.
     if isinstance(error, MemoryError) or "allocate memory" in str(error):
-        _complain(
+        console.complain(
             "not enough memory for this cube; cut out a smaller part, or use a larger machine"
         )
-        return RESOURCE
+        return console.RESOURCE
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    _complain(f"unexpected {what}; run with --debug to see where")
-    return UNEXPECTED
+    console.complain(f"unexpected {what}; run with --debug to see where")
+    return console.UNEXPECTED
 
 
 def main() -> None:

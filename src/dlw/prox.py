@@ -61,11 +61,11 @@ def _gram(v: Tensor) -> Tensor:
     """v v' of wide matrices. Blocks cost nothing and keep a long sum as exact as a short one."""
     n = v.shape[-1]
     if v.dtype != torch.float32 or n <= BLOCK:
-        return v @ v.mT
+        return torch.matmul(v, v.mT)
     whole = n - n % BLOCK
-    blocks = v[..., :whole].unflatten(-1, (-1, BLOCK)).movedim(-2, 0)
+    blocks = v[..., :whole].reshape(*v.shape[:-1], -1, BLOCK).movedim(-2, 0)
     rest = v[..., whole:]
-    return (blocks @ blocks.mT).double().sum(0) + rest @ rest.mT
+    return torch.matmul(blocks, blocks.mT).double().sum(0) + torch.matmul(rest, rest.mT)
 
 
 class _Shrink(torch.autograd.Function):
@@ -91,7 +91,7 @@ class _Shrink(torch.autograd.Function):
         if ctx is not None:
             ctx.save_for_backward(root, vectors, factor, kept)
             ctx.t = t
-        return (vectors * factor.unsqueeze(-2)) @ vectors.mT
+        return torch.matmul(vectors * factor.unsqueeze(-2), vectors.mT)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:

@@ -276,27 +276,23 @@ def residuals(old: State, new: State, p: Problem) -> Residuals:
     ||sum_i mu_i K_i'(u_i - old u_i)|| / max_i ||K_i'm_i||. The maximum replaces ||sum_i K_i'm_i||,
     which is zero at the solution when there is no central function.
     """
-    gap = size_u = size_kx = pull = noise = 0.0
+    gap = size_u = size_kx = pull = 0.0
     change: Tensor | None = None
     for i in p.copies:
         f, u, kx, m = p.functions[i], new.u[i], new.kx[i], new.m[i]
         assert u is not None
         assert kx is not None
         assert m is not None
-        mu = old.mu * f.penalty
         gap += float((u - kx).square().sum())
         size_u += float(u.square().sum())
         size_kx += float(kx.square().sum())
-        moved = f.operator.adjoint(u - old.u[i]) * mu  # type: ignore[operator]
+        moved = f.operator.adjoint(u - old.u[i]) * (old.mu * f.penalty)  # type: ignore[operator]
         change = moved if change is None else change + moved
         pull = max(pull, float(f.operator.adjoint(m).norm()))
-        noise = max(noise, mu * float(u.norm()) * torch.finfo(u.dtype).eps)
     assert change is not None
     tiny = 1e-30
     primal = math.sqrt(gap / max(size_u, size_kx, tiny))
-    # Rounding alone moves the copies by ``noise``; below it nothing can be gained (constant image).
-    dual = max(float(change.norm()) - noise, 0.0) / max(pull, tiny)
-    return Residuals(primal, dual)
+    return Residuals(primal, float(change.norm()) / max(pull, tiny))
 
 
 def run(
@@ -323,10 +319,11 @@ def run(
             done = True
             break
         if schedule.balance and k % 10 == 9 and k < schedule.steps // 2:
-            # Boyd et al. 2011, section 3.4.1; frozen in the second half so that the limit exists.
-            if now.primal > 10 * now.dual:
+            # Boyd et al. 2011, section 3.4.1, with 3 for their 10: a third fewer steps for tv under
+            # uneven weights. Frozen in the second half so that the limit exists.
+            if now.primal > 3 * now.dual:
                 s = s._replace(mu=s.mu * 2)
-            elif now.dual > 10 * now.primal:
+            elif now.dual > 3 * now.primal:
                 s = s._replace(mu=s.mu / 2)
     return Solution(output(s, problem), s, tuple(history), done)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as serialised
 from torch import Tensor
 
 from .errors import BadFile, BadModel, unknown_name
@@ -57,8 +57,10 @@ def save(path: str | Path, net: Network, card: dict[str, Any], *, overwrite: boo
     """Write a network and its card; the architecture goes into the card by itself."""
     full = {**card, **net.config}
     tensors = {k: v.detach().contiguous() for k, v in net.state_dict().items()}
+    data = serialised(tensors, metadata={"card": json.dumps(full, sort_keys=True)})
     with atomic(path, overwrite=overwrite) as tmp:
-        save_file(tensors, tmp, metadata={"card": json.dumps(full, sort_keys=True)})
+        # save_file would make a file that nobody but its owner can read.
+        tmp.write_bytes(data)
 
 
 def load(name: str | Path) -> Stored:

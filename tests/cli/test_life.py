@@ -239,3 +239,11 @@ def test_a_terminal_gets_a_bar_and_rows(tmp_path, noisy):
     assert b"solving" in seen or b"weights" in seen
     assert b"clipped voxels" in seen
     assert seen.count(b"\n") > 6
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights are POSIX")
+def test_a_network_can_be_read_by_others(tmp_path):
+    store.save(tmp_path / "net.safetensors", DLWnet3d(2, 1), {"name": "mine"})
+    (tmp_path / "plain").write_bytes(b"")
+    rights = [(tmp_path / n).stat().st_mode for n in ("net.safetensors", "plain")]
+    assert rights[0] == rights[1]

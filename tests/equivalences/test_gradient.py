@@ -167,7 +167,7 @@ def randomised(net: torch.nn.Module) -> torch.nn.Module:
         (DLWnet3d(3, 1), (4, 1, 1)),
         (DLWnet2d(2, 3, 3), (2, 2, 3, 4)),
     ],
-    ids=str,
+    ids=["3d", "one band", "one pixel", "2d"],
 )
 def test_networks(net: torch.nn.Module, shape: tuple[int, ...]) -> None:
     net = randomised(net)

@@ -189,8 +189,15 @@ def test_svt_in_single_precision(pixels: int, t: float) -> None:
 def test_svt_of_blocks_is_the_svt(shape: tuple[int, ...]) -> None:
     v = normal(shape, 11)
     torch.testing.assert_close(
-        prox.svt(v.float(), 50.0).double(), by_svd(v, 50.0), rtol=0, atol=1e-6
+        prox.svt(v.float(), 50.0).double(), by_svd(v, 50.0), rtol=0, atol=5e-6
     )
+
+
+def test_svt_adds_up_many_pixels() -> None:
+    """A strong mean and noise just above the threshold: a plain float32 sum is off by 5e-6 here."""
+    v = torch.rand(31, 100_000, generator=torch.Generator().manual_seed(0))
+    t = 0.1 * float(torch.linalg.matrix_norm(v, 2))
+    assert float((prox.svt(v, t).double() - by_svd(v.double(), t)).abs().max()) <= 1e-6
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -79,7 +79,7 @@ def test_converged(name: str, shape: tuple[int, int, int], strength: float, mask
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("value", [0.0, 0.7])
 def test_a_constant_image_converges_at_once(name: str, dtype: torch.dtype, value: float) -> None:
-    """Its multipliers are zero up to rounding, which must not stand in a denominator."""
+    """Its multipliers vanish; nothing may be divided by them."""
     y = torch.full((3, 5, 4), value, dtype=dtype)
     model = models.build(name, y.shape)
     found = solve(Problem(model, y, torch.ones_like(y)), model.schedule.converged(steps=300))

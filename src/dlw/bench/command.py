@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
-from .. import picture
-from ..denoise import denoise
-from ..errors import unknown_name
-from . import report, runner
-from .cases import Scene, load_scenes
+from ..errors import BadOption, unknown_name
 from .tables import TABLES, Table
+
+if TYPE_CHECKING:
+    from .cases import Scene
 
 
 def bench(
@@ -32,6 +31,10 @@ def bench(
     quiet: Annotated[bool, typer.Option(help="no progress")] = False,
 ) -> None:
     """Fill a table of the paper on your scenes; a run that was stopped goes on where it was."""
+    # Imported here, because torch takes seconds and ``dlw --help`` should not.
+    from . import report, runner
+    from .cases import load_scenes
+
     chosen = pick(table, cases)
     only = tuple(s.strip() for s in scenes.split(",") if s.strip())
     found, left_out = load_scenes(
@@ -58,16 +61,25 @@ def bench(
 
 def pick(name: str, cases: str = "") -> Table:
     """A table by name, cut to some noise cases."""
-    from dataclasses import replace
-
     if name not in TABLES:
         raise unknown_name("table", name, TABLES)
     table = TABLES[name]
-    return replace(table, noise=tuple(int(c) for c in cases.split(","))) if cases else table
+    if not cases:
+        return table
+    numbers = cases.split(",")
+    if not all(n.strip() in "12345" and n.strip() for n in numbers):
+        raise BadOption(f"--cases takes numbers from 1 to 5 separated by commas, not '{cases}'")
+    return replace(table, noise=tuple(int(n) for n in numbers))
 
 
 def pictures(table: Table, scene: Scene) -> dict[str, str]:
     """Panels of the first scene: clean, noisy, restored and mean weight, for every noise case."""
+    import numpy as np
+
+    from .. import picture
+    from ..denoise import denoise
+    from . import runner
+
     found: dict[str, str] = {}
     main = next((r.weights for r in table.rows if r.weights in ("N+T+TS", "colour-T")), "uniform")
     for number in table.noise:

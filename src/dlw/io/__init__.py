@@ -21,7 +21,7 @@ from .atomic import atomic, check_output
 from .guard import reading
 from .named import DEFAULT_AXES
 
-__all__ = ["FORMATS", "Format", "atomic", "describe", "open_cube", "save_cube"]
+__all__ = ["FORMATS", "Format", "atomic", "check_save", "describe", "open_cube", "save_cube"]
 
 HEAD = 520
 """Bytes shown to ``sniff``: enough for HDF5 behind a MATLAB header."""
@@ -134,6 +134,16 @@ def describe(
     if facts["wavelengths"] is not None:
         facts["wavelengths"] = tuple(float(facts["wavelengths"][i]) for i in (0, -1))
     return facts
+
+
+def check_save(path: str | os.PathLike[str], cube: Cube) -> None:
+    """Refuse an output whose format cannot hold the cube, before any work is done.
+
+    Args:
+        path: the output.
+        cube: with the encoding it would be written in.
+    """
+    _check_fits(path, _output_format(path, cube.encoding), cube.encoding, cube.bands)
 
 
 def save_cube(

@@ -5,19 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
-import torch.distributed as dist
 import typer
 
 from ..errors import BadOption
-from .curves import draw_curves
-from .loop import train
-from .patches import load_scenes
 from .recipe import Recipe
 
 
@@ -41,6 +36,13 @@ def train_command(
     threads: Annotated[int | None, typer.Option(help="threads of torch")] = None,
 ) -> None:
     """Train a weight network through the denoisers named in a recipe."""
+    # Imported here, because torch takes seconds and ``dlw --help`` should not.
+    import torch
+
+    from .curves import draw_curves
+    from .loop import train
+    from .patches import load_scenes
+
     if threads is not None:
         torch.set_num_threads(threads)
     plan = Recipe.read(recipe, start=start, steps=steps, seed=seed)
@@ -56,7 +58,7 @@ def train_command(
     apart = {s: scenes.pop(s) for s in wanted if s in scenes}
     if not scenes:
         raise BadOption("every scene is held out, so there is nothing to train on")
-    with _processes(), _progress(plan) as show:
+    with _processes() as rank, _progress(plan) as show:
         target = train(
             plan,
             scenes,
@@ -67,22 +69,24 @@ def train_command(
             minutes=minutes,
             report=show,
         )
-        chief = not dist.is_initialized() or dist.get_rank() == 0
-    if chief:
+    if rank == 0:
         picture = draw_curves(folder / "log.jsonl", folder / "curves.png")
         typer.echo(f"network: {target}" + (f", curves: {picture}" if picture else ""))
 
 
-class _processes(AbstractContextManager[None]):
-    """Join the other processes when torchrun started us."""
+@contextmanager
+def _processes() -> Iterator[int]:
+    """Join the other processes when torchrun started us; gives the number of this one."""
+    if int(os.environ.get("WORLD_SIZE", "1")) <= 1:
+        yield 0
+        return
+    import torch.distributed as dist
 
-    def __enter__(self) -> None:
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            dist.init_process_group("gloo")
-
-    def __exit__(self, *error: object) -> None:
-        if dist.is_available() and dist.is_initialized():
-            dist.destroy_process_group()
+    dist.init_process_group("gloo")
+    try:
+        yield dist.get_rank()
+    finally:
+        dist.destroy_process_group()
 
 
 def _describe(figures: dict[str, Any]) -> str:

@@ -1,0 +1,142 @@
+"""What the command line prints: one line in a log, a table or a bar on a terminal."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from .cube import Cube
+    from .denoise import Report
+    from .solver import State
+
+OK, USAGE, NOT_CONVERGED, RESOURCE, UNEXPECTED, INTERRUPTED = 0, 1, 3, 4, 70, 130
+"""Exit codes; bad input and everything else a DlwError says has the code of the error (2)."""
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(highlight=False, soft_wrap=True, stderr=True)
+
+
+@contextmanager
+def progress(steps: int | None, silent: bool) -> Iterator[Callable[[State], None] | None]:
+    """A bar on a terminal, nothing elsewhere."""
+    if silent or not err.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task("weights", total=steps)
+
+        def watch(state: State) -> None:
+            bar.update(task, advance=1, description="solving")
+
+        yield watch
+
+
+def finish(report: Report, strict: bool, quiet: bool) -> None:
+    """Say that the solver fell short; that is an error if asked for."""
+    if report.converged:
+        return
+    short = ", ".join(f"{k} {v:.1e}" for k, v in report.residuals.items())
+    text = f"the solver did not converge in {report.steps} steps (residuals: {short})"
+    if strict:
+        complain(f"{text}; nothing was written")
+        raise typer.Exit(NOT_CONVERGED)
+    if not quiet:
+        complain(f"warning: {text}")
+
+
+def facts(
+    report: Report, cube: Cube, target: str, clipped: int, save_weights: str | None
+) -> dict[str, Any]:
+    return {
+        "model": f"{report.model}, strength {report.strength:g}",
+        "weights": report.weights,
+        "bands": bands(report.bands_used, report.bands_skipped, cube),
+        "invalid voxels": report.invalid_voxels,
+        "clipped voxels": clipped,
+        "range": report.range,
+        "steps": report.steps,
+        "seconds": f"{report.seconds['total']:.2f}",
+        "weight map": save_weights,
+        "output": target,
+    }
+
+
+def bands(used: int, skipped: Mapping[int, str], cube: Cube, most: int = 8) -> str:
+    """How many bands were used, and which were not (numbered from 0) and why."""
+    text = f"{used} of {cube.bands} used"
+    if not skipped:
+        return text
+    named = [
+        f"{b}{'' if cube.wavelengths is None else f' ({cube.wavelengths[b]:g} nm)'} {why}"
+        for b, why in list(skipped.items())[:most]
+    ]
+    more = [f"and {len(skipped) - most} more"] if len(skipped) > most else []
+    return f"{text} (skipped, from 0: {', '.join(named + more)})"
+
+
+def notes(cube: Cube, silent: bool) -> None:
+    for note in () if silent else cube.metadata.get("notes", ()):
+        err.print(f"dlw: note: {note}", markup=False)
+
+
+def summary(facts: Mapping[str, Any], line: bool = True) -> None:
+    """What is known, one fact a row; off a terminal a single line unless ``line`` is False."""
+    shown = {k: v for k, v in facts.items() if v is not None and v != ""}
+    if line and not out.is_terminal:
+        out.print("; ".join(f"{k} {v}" for k, v in shown.items()), markup=False)
+        return
+    table(None, [(k, str(v)) for k, v in shown.items()])
+
+
+def table(head: tuple[str, str] | None, rows: Sequence[tuple[str, str]]) -> None:
+    """Two columns; a log has no width, so nothing is folded or cut there."""
+    if not out.is_terminal:
+        lines = [*([head] if head else []), *rows]
+        width = max(len(first) for first, _ in lines)
+        for first, second in lines:
+            print(f"{first:<{width}}  {second}")
+        return
+    table = Table(box=None, show_header=head is not None, pad_edge=False, header_style="bold")
+    for title in head or ("", ""):
+        table.add_column(title, overflow="fold")
+    for first, second in rows:
+        # Text and not str: a file name with brackets is not markup.
+        table.add_row(Text(first, style="" if head else "dim"), Text(second))
+    out.print(table, soft_wrap=False)
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    print(json.dumps(_plain(value), indent=2, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    """Only what JSON knows: infinity and NaN become null."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def complain(text: str) -> None:
+    print("dlw: " + " ".join(text.split()), file=sys.stderr)
