@@ -24,7 +24,7 @@ from torch import Tensor
 from dlw import models, prox
 from dlw.nets.dlwnet import DLWnet3d
 from dlw.solver import Backward, Problem, solve
-from dlw.train.loss import bilevel_loss
+from dlw.train.loss import add_gradients
 from dlw.weighting import FLOOR
 
 SOURCES = ("nn", "tv", "tvs")
@@ -197,9 +197,7 @@ def step_rows(repeats: int) -> Iterator[Row]:
 
         def ours(net: DLWnet3d = net, y: Tensor = noisy, x: Tensor = clean) -> Tensor:
             net.zero_grad()
-            loss, _ = bilevel_loss(net(y), y, x, SOURCES)
-            loss.backward()
-            return loss.detach()
+            return add_gradients(net, y, x, SOURCES)[0]
 
         def plain(net: PlainNet = stock, y: Tensor = noisy, x: Tensor = clean) -> Tensor:
             net.zero_grad()
@@ -219,18 +217,14 @@ def memory_child(how: str) -> None:
     """One training step in a process of its own; prints its peak in bytes, and before the step."""
     net, clean = DLWnet3d(), uniform(10, 31, 64, 64)
     noisy = clean + 0.2 * (uniform(10, 31, 64, 64, seed=1) - 0.5)
-    backward, _, size = how.partition(" by ")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for y, x in zip(noisy.split(int(size or 10)), clean.split(int(size or 10)), strict=True):
-        # The loss is a mean over patches: gradients of parts add up to that of the batch.
-        loss, _ = bilevel_loss(net(y), y, x, SOURCES, backward=backward)
-        (loss * len(y) / 10).backward()
+    add_gradients(net, noisy, clean, SOURCES, backward=how)
     unit = 1 if sys.platform == "darwin" else 1024
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, before * unit)
 
 
 def memory_rows(repeats: int) -> Iterator[Row]:
-    for how in ("unroll", "checkpoint", "unroll by 1"):
+    for how in ("unroll", "checkpoint"):
         command = [sys.executable, __file__, "--memory-child", how]
         command += ["--threads", str(torch.get_num_threads())]
         out = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout

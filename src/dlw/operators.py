@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,20 +42,6 @@ identity = Operator(
 """K = I."""
 
 
-def difference(x: Tensor, axis: int) -> Tensor:
-    """Periodic forward difference, (D x)_i = x_{i+1} - x_i.
-
-    >>> difference(torch.tensor([1.0, 4.0, 9.0]), -1)
-    tensor([ 3.,  5., -8.])
-    """
-    return x.roll(-1, axis) - x
-
-
-def difference_adjoint(u: Tensor, axis: int) -> Tensor:
-    """Adjoint of the periodic forward difference, (D'u)_i = u_{i-1} - u_i."""
-    return u.roll(1, axis) - u
-
-
 def _symbol(shape: Sequence[int], axis: int) -> Tensor:
     """Eigenvalues of D'D along one axis: 4 sin^2(pi q / n)."""
     n = shape[axis]
@@ -65,29 +52,82 @@ def _symbol(shape: Sequence[int], axis: int) -> Tensor:
 
 
 def gradient(*axes: int) -> Operator:
-    """Differences along several axes, stacked in front of the band axis: (..., axis, band, row, col).
+    """Periodic differences along several axes, stacked in front of the band axis.
 
+    (D x)_i = x_{i+1} - x_i and (D'u)_i = u_{i-1} - u_i with wrap-around; D x has the shape
+    (..., axis, band, row, col).
+
+    >>> gradient(COL).apply(torch.tensor([[[1.0, 4.0, 9.0]]]))
+    tensor([[[[ 3.,  5., -8.]]]])
     >>> gradient(ROW, COL).apply(torch.zeros(31, 8, 8)).shape
     torch.Size([2, 31, 8, 8])
     """
 
     def apply(x: Tensor) -> Tensor:
-        return torch.stack([difference(x, a) for a in axes], dim=-4)
+        out: Tensor = _Gradient.apply(x, axes)  # type: ignore[no-untyped-call]
+        return out
 
     def adjoint(u: Tensor) -> Tensor:
-        parts = [difference_adjoint(part, a) for part, a in zip(u.unbind(-4), axes, strict=True)]
-        return torch.stack(parts).sum(0) if len(parts) > 2 else sum(parts[1:], parts[0])
+        out: Tensor = _Divergence.apply(u, axes)  # type: ignore[no-untyped-call]
+        return out
 
     def symbol(shape: Sequence[int]) -> Tensor:
         return sum((_symbol(shape, a) for a in axes[1:]), _symbol(shape, axes[0]))
 
-    return Operator(
-        "gradient" + "".join({-3: "b", -2: "r", -1: "c"}[a] for a in axes),
-        apply,
-        adjoint,
-        tuple(sorted(axes)),
-        symbol,
-    )
+    name = "gradient" + "".join({BAND: "b", ROW: "r", COL: "c"}[a] for a in axes)
+    return Operator(name, apply, adjoint, tuple(sorted(axes)), symbol)
+
+
+# The two maps below are each other's derivative. Written as such they need one pass over memory per
+# axis, where roll, subtract and stack need three, and the backward pass as many again.
+
+
+def _gradient(x: Tensor, axes: Sequence[int]) -> Tensor:
+    out = x.new_empty(*x.shape[:-3], len(axes), *x.shape[-3:])
+    for part, axis in zip(out.unbind(-4), axes, strict=True):
+        n = x.shape[axis]
+        first, last = x.narrow(axis, 0, 1), x.narrow(axis, n - 1, 1)
+        torch.sub(
+            x.narrow(axis, 1, n - 1), x.narrow(axis, 0, n - 1), out=part.narrow(axis, 0, n - 1)
+        )
+        torch.sub(first, last, out=part.narrow(axis, n - 1, 1))
+    return out
+
+
+def _divergence(u: Tensor, axes: Sequence[int]) -> Tensor:
+    out: Tensor | None = None
+    for part, axis in zip(u.unbind(-4), axes, strict=True):
+        n = part.shape[axis]
+        if out is None:
+            out = part.neg()
+        else:
+            out -= part
+        out.narrow(axis, 1, n - 1).add_(part.narrow(axis, 0, n - 1))
+        out.narrow(axis, 0, 1).add_(part.narrow(axis, n - 1, 1))
+    assert out is not None
+    return out
+
+
+class _Gradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, axes: Sequence[int]) -> Tensor:
+        ctx.axes = axes
+        return _gradient(x, axes)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return _divergence(grads[0], ctx.axes), None
+
+
+class _Divergence(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, u: Tensor, axes: Sequence[int]) -> Tensor:
+        ctx.axes = axes
+        return _divergence(u, axes)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return _gradient(grads[0], ctx.axes), None
 
 
 def invert(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -16,7 +17,7 @@ def soft(v: Tensor, t: float) -> Tensor:
     >>> soft(torch.tensor([-3.0, 0.5, 2.0]), 1.0)
     tensor([-2.,  0.,  1.])
     """
-    return v - v.clamp(-t, t)
+    return F.softshrink(v, t)
 
 
 def group_soft(v: Tensor, t: float, dim: int | tuple[int, ...] = -4) -> Tensor:

@@ -21,7 +21,7 @@ from ..errors import BadFile, BadOption, DlwError
 from ..io.atomic import atomic
 from ..metrics import psnr
 from ..nets.dlwnet import ARCHITECTURES, Network
-from .loss import bilevel_loss, restored
+from .loss import add_gradients, restored
 from .patches import Patches
 from .recipe import Recipe
 
@@ -120,12 +120,9 @@ class Training:
             group["lr"] = r.rate_at(self.step)
         self.optimiser.zero_grad(set_to_none=False)
         clean, noisy = patches.batch(self.step, indices)
-        loss, errors = bilevel_loss(
-            self.net(noisy), noisy, clean, r.sources, kind=r.loss, backward=r.backward
+        figures = add_gradients(
+            self.net, noisy, clean, r.sources, batch=r.batch, kind=r.loss, backward=r.backward
         )
-        share = len(indices) / r.batch
-        (loss * share).backward()  # type: ignore[no-untyped-call]
-        figures = torch.cat([loss.detach().view(1), errors]) * share
         parameters = list(self.net.parameters())
         if world > 1:
             for p in parameters:
@@ -274,6 +271,7 @@ def card(
         "version": __version__,
         "torch": torch.__version__,
         "recipe": r.to_dict(),
+        **({} if r.start is None else {"start_sha256": store.load(r.start).sha256}),
     }
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .. import models
+from ..nets.dlwnet import Network
 from ..solver import Backward, Problem, solve
 from ..weighting import softmax_weights
 
@@ -17,9 +18,13 @@ def restored(
 ) -> list[Tensor]:
     """The images of every source model under the weights of ``logits`` (..., band, row, col)."""
     w = softmax_weights(logits)
-    return [
-        solve(Problem(models.build(s, noisy.shape), noisy, w), backward=backward).x for s in sources
-    ]
+    images = []
+    for name in sources:
+        model = models.build(name, noisy.shape)
+        # The implicit gradient is that of the minimiser, so the minimiser has to be found.
+        schedule = model.schedule.converged(1e-4, 300) if backward == "implicit" else None
+        images.append(solve(Problem(model, noisy, w), schedule, backward=backward).x)
+    return images
 
 
 def bilevel_loss(
@@ -40,3 +45,37 @@ def bilevel_loss(
     errors = torch.stack([((x - clean) ** 2).flatten(1).mean(1) for x in images])
     loss = errors.mean() if kind == "mse" else torch.log(errors + 1e-8).mean()
     return loss, errors.detach().mean(1)
+
+
+PART_VOXELS = 130_000
+"""Voxels that go through network and solvers together: one 64x64x31 patch, or ten of 20x20x31."""
+
+
+def add_gradients(
+    net: Network,
+    noisy: Tensor,
+    clean: Tensor,
+    sources: Sequence[str],
+    *,
+    batch: int | None = None,
+    kind: str = "mse",
+    backward: Backward = "unroll",
+) -> Tensor:
+    """Add the gradient of the loss to the network's; returns [loss, MSE of each source].
+
+    The loss is a mean over patches, so the gradients of parts of the batch add up to the same, and the
+    memory is that of one part.
+
+    Args:
+        batch: number of patches of the whole batch when these are only a share of it.
+    """
+    total = batch or len(noisy)
+    figures = torch.zeros(1 + len(sources))
+    count = max(1, PART_VOXELS // noisy[0].numel())
+    for start in range(0, len(noisy), count):
+        y, x = noisy[start : start + count], clean[start : start + count]
+        loss, errors = bilevel_loss(net(y), y, x, sources, kind=kind, backward=backward)
+        share = len(y) / total
+        (loss * share).backward()  # type: ignore[no-untyped-call]
+        figures += torch.cat([loss.detach().view(1), errors]) * share
+    return figures
