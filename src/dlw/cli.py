@@ -24,7 +24,7 @@ from .train.command import register as register_train
 
 if TYPE_CHECKING:
     from .cube import Cube
-    from .denoise import Range, Result
+    from .denoising import Range, Result
     from .weighting import Source
 
 app = typer.Typer(
@@ -177,7 +177,7 @@ def weights(
     Model, strength and schedule matter for 'robust' and 'mixture' only, which look at a residual.
     """
     from . import io
-    from .denoise import predict_weights, usable_bands
+    from .denoising import predict_weights, usable_bands
 
     _check_places([target], overwrite, source)
     limits, chosen = _range(range), _source(model, weights, strength)
@@ -507,7 +507,7 @@ def _solve(
     silent: bool,
 ) -> Result:
     from . import models as registered
-    from .denoise import denoise as run_denoise
+    from .denoising import denoise as run_denoise
 
     built = registered.build(model, cube.shape, strength)
     fixed = schedule is ScheduleChoice.paper

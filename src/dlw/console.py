@@ -16,7 +16,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from .cube import Cube
-    from .denoise import Report
+    from .denoising import Report
     from .solver import State
 
 OK, USAGE, NOT_CONVERGED, RESOURCE, UNEXPECTED, INTERRUPTED = 0, 1, 3, 4, 70, 130

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from . import metrics, noise, scenes, store
 from .cube import Cube
-from .denoise import denoise, predict_weights
+from .denoising import denoise, predict_weights
 from .errors import BadFile, MissingDependency
 from .io import atomic
 from .picture import HEAT, colour_bands, heat, pseudo_colour, stretch

@@ -7,7 +7,7 @@ import pytest
 
 from dlw import io, scenes
 from dlw.cube import Cube
-from dlw.denoise import denoise, predict_weights, prepare
+from dlw.denoising import denoise, predict_weights, prepare
 from dlw.errors import BadInput, BadOption, NothingToDenoise
 from dlw.solver import Schedule
 

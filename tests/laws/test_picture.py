@@ -10,7 +10,7 @@ import pytest
 
 from dlw import picture
 from dlw.cube import Cube
-from dlw.denoise import denoise
+from dlw.denoising import denoise
 from dlw.errors import BadInput
 from dlw.io import open_cube
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dlw import noise, scenes, store
-from dlw.denoise import denoise, predict_weights
+from dlw.denoising import denoise, predict_weights
 from dlw.errors import BadFile, BadInput, BadModel, BadOption
 from dlw.nets.dlwnet import DLWnet2d, DLWnet3d
 from dlw.weighting import (

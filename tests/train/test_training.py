@@ -80,6 +80,15 @@ def test_patches_have_the_asked_size(
         assert float(clean.max()) <= 1.0
 
 
+def test_stages_change_patch_and_batch(data: dict[str, np.ndarray], tmp_path: Path) -> None:
+    recipe = replace(TINY, stages=((4, 12, 1), (2, 10, 2)))
+    assert [recipe.size_at(k) for k in range(6)] == [(8, 3)] * 2 + [(10, 2)] * 2 + [(12, 1)] * 2
+    card = store.load(train(recipe, data, tmp_path)).card
+    assert Recipe.from_dict(card["recipe"]) == recipe
+    with pytest.raises(BadOption, match="a stage"):
+        replace(TINY, stages=((4, 12),))
+
+
 def test_log_loss_is_the_mean_of_the_logarithms(data: dict[str, np.ndarray]) -> None:
     clean, noisy = Patches(list(data.values()), TINY).batch(0, range(3))
     logits = torch.zeros_like(noisy)

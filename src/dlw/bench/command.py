@@ -77,7 +77,7 @@ def pictures(table: Table, scene: Scene) -> dict[str, str]:
     import numpy as np
 
     from .. import picture
-    from ..denoise import denoise
+    from ..denoising import denoise
     from . import runner
 
     found: dict[str, str] = {}

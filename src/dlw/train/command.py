@@ -144,7 +144,7 @@ class _Live(AbstractContextManager[Callable[[dict[str, Any]], None]]):
     def show(self, figures: dict[str, Any]) -> None:
         now, step = time.monotonic(), int(figures["step"])
         self.first = self.first or (step, now)
-        count = self.plan.batch * (step - self.first[0])
+        count = self.plan.size_at(step)[1] * (step - self.first[0])
         speed = f"{count / (now - self.first[1]):.1f}" if count else ""
         if "psnr" in figures:
             self.psnr = "  PSNR " + " ".join(f"{k} {v:.2f}" for k, v in figures["psnr"].items())

@@ -115,15 +115,19 @@ class Training:
         """One optimiser step; returns the figures of the log."""
         r = self.recipe
         rank, world = _place()
-        indices = range(rank, r.batch, world)
+        batch = r.size_at(self.step)[1]
+        indices = range(rank, batch, world)
         for group in self.optimiser.param_groups:
             group["lr"] = r.rate_at(self.step)
-        self.optimiser.zero_grad(set_to_none=False)
-        clean, noisy = patches.batch(self.step, indices)
-        figures = add_gradients(
-            self.net, noisy, clean, r.sources, batch=r.batch, kind=r.loss, backward=r.backward
-        )
         parameters = list(self.net.parameters())
+        for p in parameters:
+            p.grad = torch.zeros_like(p)
+        figures = torch.zeros(1 + len(r.sources))
+        if indices:  # a process may have no patch of a small batch
+            clean, noisy = patches.batch(self.step, indices)
+            figures = add_gradients(
+                self.net, noisy, clean, r.sources, batch=batch, kind=r.loss, backward=r.backward
+            )
         if world > 1:
             for p in parameters:
                 dist.all_reduce(p.grad)

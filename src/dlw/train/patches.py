@@ -79,7 +79,7 @@ class Patches:
         # The number of bands is shared by the patches of a step, because they form one tensor.
         together = np.random.default_rng([r.seed, step])
         rng = np.random.default_rng([r.seed, step, index + 1])
-        clean = self._crop(rng, together)
+        clean = self._crop(r.size_at(step)[0], rng, together)
         clean = np.rot90(clean, int(rng.integers(4)), axes=(1, 2))
         if rng.integers(2):
             clean = clean[:, :, ::-1]
@@ -90,18 +90,18 @@ class Patches:
         case = int(rng.choice(r.noise))
         return clean, noise.case(case, clean, rng, affected=affected).y
 
-    def _crop(self, rng: np.random.Generator, together: np.random.Generator) -> F32:
+    def _crop(self, patch: int, rng: np.random.Generator, together: np.random.Generator) -> F32:
         r = self.recipe
         sizes = np.array([s.shape[1] * s.shape[2] for s in self.scenes], float)
         scene = self.scenes[rng.choice(len(sizes), p=sizes / sizes.sum())]
         stride = int(rng.integers(1, r.subsample + 1))
-        if min(scene.shape[1:]) < r.patch * stride:
+        if min(scene.shape[1:]) < patch * stride:
             stride = 1
-        side = r.patch * stride
+        side = patch * stride
         if min(scene.shape[1:]) < side:
             raise BadFile(
                 f"a training scene of {scene.shape[1]}x{scene.shape[2]} pixels is smaller than the "
-                f"patches of {r.patch}; leave it out or set a smaller patch"
+                f"patches of {patch}; leave it out or set a smaller patch"
             )
         top = int(rng.integers(scene.shape[1] - side + 1))
         left = int(rng.integers(scene.shape[2] - side + 1))

@@ -24,6 +24,8 @@ class Recipe:
         architecture, filters: the network.
         patch: side of a training patch in pixels.
         batch: patches per step, over all processes.
+        stages: later (first step, patch, batch): small patches first, because many cheap steps learn
+            fastest, larger ones later, because the models see further than a small patch.
         steps: number of optimiser steps.
         noise: noise cases to draw from, one per patch.
         affected: limits of the share of bands that carry impulses, stripes or dead columns;
@@ -50,6 +52,7 @@ class Recipe:
     filters: int = 64
     patch: int = 20
     batch: int = 3
+    stages: tuple[tuple[int, int, int], ...] = ()
     steps: int = 4000
     noise: tuple[int, ...] = (1,)
     affected: tuple[float, float] | None = None
@@ -79,6 +82,11 @@ class Recipe:
             raise BadOption(
                 "the recipe names no sources; for example sources = ['nn', 'tv', 'tvs']"
             )
+        for stage in self.stages:
+            if len(stage) != 3 or min(stage) < 1:
+                raise BadOption(
+                    f"a stage in the recipe is [first step, patch, batch], not {list(stage)}"
+                )
         if self.loss not in ("mse", "log"):
             raise BadOption(f"loss in the recipe must be 'mse' or 'log', not '{self.loss}'")
         if self.schedule not in ("cosine", "epochs"):
@@ -91,9 +99,7 @@ class Recipe:
         for key in values:
             if key not in known:
                 raise unknown_name("recipe key", key, known)
-        lists: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
-        }
+        lists: dict[str, Any] = {k: _tuples(v) for k, v in values.items()}
         try:
             return cls(**lists)
         except TypeError as error:
@@ -116,6 +122,14 @@ class Recipe:
         """Plain values, ready for JSON."""
         return asdict(self)
 
+    def size_at(self, step: int) -> tuple[int, int]:
+        """Patch side and batch of step 0, 1, ..."""
+        size = (self.patch, self.batch)
+        for first, patch, batch in sorted(self.stages):
+            if step >= first:
+                size = (patch, batch)
+        return size
+
     def rate_at(self, step: int) -> float:
         """Learning rate of step 0, 1, ..."""
         if self.schedule == "epochs":
@@ -124,3 +138,8 @@ class Recipe:
             return self.rate * (step + 1) / self.warmup
         done = (step - self.warmup) / max(1, self.steps - self.warmup)
         return self.rate * 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
+
+
+def _tuples(value: Any) -> Any:
+    """Lists of TOML and JSON as tuples, so that equal recipes are equal."""
+    return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
