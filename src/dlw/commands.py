@@ -1,0 +1,240 @@
+"""Commands around the work: what is in a file, what there is to choose from, noise and scores."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import console
+from .errors import BadInput, BadOption
+from .options import (
+    AxesOption,
+    In,
+    JsonOption,
+    KeyOption,
+    NodataOption,
+    Out,
+    OverwriteOption,
+    QuietOption,
+    as_float32,
+    check_places,
+)
+
+if TYPE_CHECKING:
+    from .cube import Cube
+
+
+def info(
+    source: In, key: KeyOption = None, axes: AxesOption = None, as_json: JsonOption = False
+) -> None:
+    """Tell what a file holds, from its headers."""
+    from . import io
+
+    facts = io.describe(source, key=key, axes=axes)
+    if as_json:
+        console.print_json(facts)
+        return
+    shape, wavelengths = facts["shape"], facts["wavelengths"]
+    console.summary(
+        {
+            "file": facts["path"],
+            "format": facts["format"],
+            "bands x rows x columns": " x ".join(map(str, shape)) if shape else "choose with --key",
+            "type": facts["dtype"],
+            "stored axes": facts["axes"],
+            "variable": facts["key"],
+            "wavelengths": "{:g} to {:g} nm".format(*wavelengths) if wavelengths else None,
+            "nodata": facts["nodata"],
+            "scale, offset": f"{facts['scale']:g}, {facts['offset']:g}" if shape else None,
+            "variables": ", ".join(f"{k}: {v}" for k, v in facts["variables"].items()),
+            "notes": "; ".join(facts["notes"]),
+        },
+        line=False,
+    )
+
+
+def models(as_json: JsonOption = False) -> None:
+    """List the models of a clean image."""
+    from .models import registry
+
+    entries = registry()
+    if as_json:
+        console.print_json({name: entry.summary for name, entry in entries.items()})
+        return
+    console.table(
+        ("model", "what it says about a clean image"),
+        [(e.name, e.summary) for e in entries.values()],
+    )
+
+
+def nets(as_json: JsonOption = False) -> None:
+    """List the networks inside the package, and the formulas that need none."""
+    from . import store
+    from .weighting import DEFAULT, FORMULAS
+
+    shipped = {name: store.load(name) for name in store.names()}
+    formulas = {k: (type(v).__doc__ or "").strip().splitlines()[0] for k, v in FORMULAS.items()}
+    if as_json:
+        cards = {k: {**v.card, "sha256": v.sha256} for k, v in shipped.items()}
+        console.print_json({"networks": cards, "formulas": formulas, "default": DEFAULT})
+        return
+    rows = []
+    for name, stored in shipped.items():
+        card = stored.card
+        through = "+".join(map(str, card.get("sources", []))) or "unknown models"
+        count = sum(p.numel() for p in stored.net.parameters())
+        bands = f", {stored.net.channels} bands only" if stored.net.channels else ""
+        note = " (default)" if name == DEFAULT else ""
+        rows.append((name, f"trained through {through}, {count} parameters{bands}{note}"))
+    console.table(("weights", "where they come from"), [*rows, *formulas.items()])
+    if not shipped:
+        console.out.print("no network is shipped with this build; see 'dlw import-weights'")
+
+
+def noise(
+    source: In,
+    target: Out,
+    case: Annotated[int, typer.Option("--case", min=1, max=5, help="Noise case of the paper.")] = 5,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Same seed, same bytes.")] = 0,
+    clean: Annotated[
+        str | None, typer.Option("--clean", metavar="FILE", help="Write the scaled clean cube.")
+    ] = None,
+    truth: Annotated[
+        str | None, typer.Option("--truth", metavar="FILE.npz", help="Write the true noise.")
+    ] = None,
+    key: KeyOption = None,
+    axes: AxesOption = None,
+    nodata: NodataOption = None,
+    overwrite: OverwriteOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Make a clean cube noisy: each band is first scaled to [0, 1], the output is float32."""
+    import numpy as np
+
+    from . import io
+    from . import noise as noises
+    from .cube import minmax_range
+
+    if truth is not None and Path(truth).suffix.lower() != ".npz":
+        raise BadOption(f"the truth is written as .npz, not as {truth}")
+    check_places([target, clean, truth], overwrite, source)
+    cube = io.open_cube(source, key=key, axes=axes, nodata=nodata)
+    console.notes(cube, quiet)
+    unit = minmax_range(cube.data, cube.valid).to_unit(np.where(cube.valid, cube.data, 0))
+    unit = np.where(cube.valid, unit, np.float32(0))
+    dirty = noises.case(case, unit, np.random.default_rng(seed))
+    # Impulses and dead columns are 0, which may be the nodata value: NaN cannot be mistaken.
+    gaps = np.float32(np.nan)
+    noisy = as_float32(cube, np.where(cube.valid, dirty.y, gaps), None, cube.valid)
+    scaled = as_float32(cube, np.where(cube.valid, unit, gaps), None, cube.valid)
+    io.check_save(target, noisy)
+    if clean is not None:
+        io.check_save(clean, scaled)
+    io.save_cube(noisy, target, overwrite=overwrite)
+    if clean is not None:
+        io.save_cube(scaled, clean, overwrite=overwrite)
+    if truth is not None:
+        parts = {f.name: getattr(dirty.truth, f.name) for f in fields(dirty.truth)}
+        with io.atomic(truth, overwrite=overwrite) as tmp, open(tmp, "wb") as file:
+            np.savez_compressed(file, case=np.int64(case), seed=np.int64(seed), **parts)
+    if not quiet:
+        console.summary(
+            {
+                "noise": f"case {case}, {noises.CASES[case]}, seed {seed}",
+                "scaling": "each band min-max to [0, 1] before the noise",
+                "clean": clean,
+                "truth": truth,
+                "output": target,
+            }
+        )
+
+
+def score(
+    clean: Annotated[str, typer.Argument(metavar="CLEAN", help="The reference.")],
+    restored: Annotated[str, typer.Argument(metavar="RESTORED", help="What is judged.")],
+    scale: Annotated[
+        bool,
+        typer.Option(
+            "--scale/--no-scale", help="Map both with the band limits of CLEAN to [0, 1]."
+        ),
+    ] = False,
+    key: KeyOption = None,
+    axes: AxesOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how close a restored cube is to the clean one (PSNR with peak 1)."""
+    from . import io, metrics
+
+    a = io.open_cube(clean, key=key, axes=axes)
+    b = io.open_cube(restored, key=key, axes=axes)
+    values, others = _comparable(clean, a, restored, b, scale)
+    found = metrics.scores(values, others, valid=a.valid)
+    if as_json:
+        console.print_json({"clean": clean, "restored": restored, "scaled": scale, **found})
+        return
+    units = {"psnr": "dB", "sam": "degrees"}
+    console.table(
+        ("score", "mean"),
+        [(name, f"{value:.4f} {units.get(name, '')}".rstrip()) for name, value in found.items()],
+    )
+
+
+def import_weights(
+    checkpoint: Annotated[str, typer.Argument(metavar="FILE.pth", help="Released checkpoint.")],
+    target: Annotated[str, typer.Argument(metavar="OUT.safetensors", help="Network to write.")],
+    name: Annotated[str | None, typer.Option("--name", help="Name on the card.")] = None,
+    overwrite: OverwriteOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Turn a PyTorch checkpoint of the paper's authors into a dlw network (tensors only)."""
+    from . import store
+
+    if Path(target).suffix != ".safetensors":
+        raise BadOption(f"a network is written as .safetensors, not as {target}")
+    check_places([target], overwrite)
+    net, card = store.import_checkpoint(checkpoint, name)
+    store.save(target, net, card, overwrite=overwrite)
+    if not quiet:
+        console.summary({"network": card["name"], "from": checkpoint, "output": target})
+
+
+def _comparable(clean: str, a: Cube, restored: str, b: Cube, scale: bool) -> tuple[Any, Any]:
+    """Values of two cubes in the unit interval of the first."""
+    import numpy as np
+
+    from .cube import minmax_range
+
+    if a.shape != b.shape:
+        raise BadInput(f"{clean} has (band, row, col) shape {a.shape}, {restored} {b.shape}")
+    lost = int(np.count_nonzero(a.valid & ~b.valid))
+    if lost:
+        raise BadInput(
+            f"{restored} has no value in {lost} voxels that {clean} has; mask them there"
+        )
+    if not a.valid.any():
+        raise BadInput(f"{clean} has no valid voxel to compare with")
+    if scale:
+        limits = minmax_range(a.data, a.valid)
+        return limits.to_unit(a.data), limits.to_unit(b.data)
+    known = a.data[a.valid]
+    low, high = float(known.min()), float(known.max())
+    if low < -1e-3 or high > 1 + 1e-3:
+        raise BadInput(
+            f"{clean} spans {low:g} to {high:g}, and the scores are for data in [0, 1]; add --scale"
+        )
+    middle = float(np.median(b.data[a.valid]))
+    if not -1 <= middle <= 2:
+        raise BadInput(
+            f"{restored} is not in the units of {clean}: its median is {middle:g}, and {clean} "
+            f"spans {low:g} to {high:g}"
+        )
+    return a.data, b.data
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    for command in (info, models, nets, noise, score, import_weights):
+        app.command(command.__name__.replace("_", "-"))(command)

@@ -1,0 +1,88 @@
+"""Options and checks that several commands share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .errors import BadOption
+
+if TYPE_CHECKING:
+    from .cube import Cube
+
+
+class ScheduleChoice(StrEnum):
+    paper = "paper"
+    converged = "converged"
+
+
+# --- options that several commands share
+
+In = Annotated[str, typer.Argument(metavar="IN", help="Cube to read: a file or a PNG folder.")]
+Out = Annotated[str, typer.Argument(metavar="OUT", help="File to write; its ending is the format.")]
+ModelOption = Annotated[str, typer.Option("--model", "-m", help="What is clean: see 'dlw models'.")]
+WeightsOption = Annotated[
+    str,
+    typer.Option(
+        "--weights",
+        "-w",
+        help="Network ('dlw nets'), formula, file with weights or a mask; 'a*b' multiplies.",
+    ),
+]
+StrengthOption = Annotated[
+    float, typer.Option("--strength", help="1 is the published setting; larger is smoother.")
+]
+ScheduleOption = Annotated[
+    ScheduleChoice,
+    typer.Option("--schedule", help="Steps the networks were trained with, or to a tolerance."),
+]
+RangeOption = Annotated[
+    str,
+    typer.Option(
+        "--range",
+        metavar="auto|minmax|LO,HI",
+        help="Values that become 0 and 1: of the signal, of the data, or given ('0,1').",
+    ),
+]
+KeyOption = Annotated[str | None, typer.Option("--key", help="Variable, where a file has several.")]
+AxesOption = Annotated[
+    str | None, typer.Option("--axes", help="Stored order of band, row, column, such as 'rcb'.")
+]
+NodataOption = Annotated[
+    float | None, typer.Option("--nodata", help="Stored value that means 'not measured'.")
+]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace existing outputs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+StrictOption = Annotated[
+    bool,
+    typer.Option("--strict", help="Exit with 3 and write nothing if the solver falls short."),
+]
+
+
+def check_places(paths: Sequence[str | None], overwrite: bool, source: str = "") -> None:
+    """Refuse outputs that could not be written, before anything is read."""
+    from .io.atomic import check_output
+
+    given = [p for p in paths if p is not None]
+    if len({os.path.realpath(p) for p in given}) < len(given):
+        raise BadOption(f"two outputs have the same name: {', '.join(given)}")
+    for path in given:
+        # An input that is a folder of bands is written as one, unless the ending says otherwise.
+        folder = path.endswith("/") or (not Path(path).suffix and Path(source).is_dir())
+        check_output(path, overwrite=overwrite, directory=folder and source != "")
+
+
+def as_float32(cube: Cube, data: Any, key: str | None, valid: Any = None) -> Cube:
+    """Another quantity on the pixels of a cube, stored as it is, in float32."""
+    import numpy as np
+
+    plain = replace(cube.encoding, dtype="float32", scale=1.0, offset=0.0, nodata=None, key=key)
+    mask = np.ones(cube.shape, bool) if valid is None else valid
+    return replace(cube, data=data.astype(np.float32), valid=mask, encoding=plain)
