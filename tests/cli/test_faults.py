@@ -14,8 +14,7 @@ import pytest
 import scipy.io
 import torch
 
-from dlw import denoise as denoising
-from dlw import store
+from dlw import denoising, store
 from dlw.nets.dlwnet import DLWnet2d
 
 
