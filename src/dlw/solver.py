@@ -246,9 +246,12 @@ def _image(s: State, p: Problem) -> State:
     r: Tensor | None = None
     for i in p.copies:
         f = p.functions[i]
-        # K'(mu_i/mu u + m/mu)
-        part = f.operator.adjoint(torch.add(s.u[i] * f.penalty, s.m[i], alpha=1.0 / s.mu))  # type: ignore
-        r = part if r is None else r + part
+        # K'(u + m/mu_i), weighted by mu_i/mu
+        part = f.operator.adjoint(torch.add(s.u[i], s.m[i], alpha=1.0 / (s.mu * f.penalty)))  # type: ignore
+        if r is None:
+            r = part if f.penalty == 1.0 else part * f.penalty
+        else:
+            r = torch.add(r, part, alpha=f.penalty)
     assert r is not None
     x = p.invert(r)
     carry = list(s.carry)
