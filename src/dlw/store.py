@@ -96,7 +96,9 @@ def _bytes(path: Path) -> bytes:
         ) from error
     except OSError as error:
         raise BadFile(f"cannot read {path}: {error.strerror}") from error
-    if data[:1] == b"\x80" or data[:4] == b"PK\x03\x04":
+    # A safetensors file opens with the length of its header, eight bytes of which the first may be
+    # anything, and then the header's brace.
+    if data[8:9] != b"{" and (data[:1] == b"\x80" or data[:4] == b"PK\x03\x04"):
         raise BadModel(
             f"{path} is not a dlw model (it is a pickle, which can run code when loaded); "
             "use 'dlw import-weights' on checkpoints you trust"

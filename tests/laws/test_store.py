@@ -223,3 +223,15 @@ def test_foreign_checkpoint_with_nan(tmp_path: Path) -> None:
     torch.save({"model_state_dict": tensors}, tmp_path / "a.pth")
     with pytest.raises(BadModel, match=r"conv2\.bias holds NaN"):
         store.import_checkpoint(tmp_path / "a.pth")
+
+
+def test_a_header_of_any_length_is_read(tmp_path: Path) -> None:
+    """The first byte of the file is the length of the header modulo 256, and 128 opens a pickle too."""
+    net = DLWnet3d(filters=2)
+    first = set()
+    for extra in range(0, 300, 4):  # headers are padded to multiples of eight
+        path = tmp_path / f"{extra}.safetensors"
+        store.save(path, net, {"name": "x" * extra})
+        first.add(path.read_bytes()[0])
+        assert store.load(path).card["name"] == "x" * extra
+    assert 0x80 in first
