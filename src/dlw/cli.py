@@ -80,7 +80,7 @@ def dlw(
 def denoise(
     source: In,
     target: Out,
-    model: ModelOption = "tv",
+    model: ModelOption = "nn",
     weights: WeightsOption = "N+T+TS",
     strength: StrengthOption = 1.0,
     schedule: ScheduleOption = ScheduleChoice.paper,
@@ -128,7 +128,7 @@ def denoise(
 def weights(
     source: In,
     target: Out,
-    model: ModelOption = "tv",
+    model: ModelOption = "nn",
     weights: WeightsOption = "N+T+TS",
     strength: StrengthOption = 1.0,
     schedule: ScheduleOption = ScheduleChoice.paper,

@@ -22,7 +22,7 @@ from .noise import Truth
 from .solver import Problem, Schedule, Solution, State, solve
 from .weighting import DEFAULT, Product, Source, Spec, resolve
 
-DEFAULT_MODEL = "tv"
+DEFAULT_MODEL = "nn"
 
 Range = Literal["auto", "minmax"] | tuple[float, float]
 ScheduleName = Literal["paper", "converged"]
