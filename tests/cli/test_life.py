@@ -64,7 +64,9 @@ def test_same_seed_same_bytes(dlw, tmp_path, clean):
 
 
 def test_json_is_the_report_and_nothing_else(dlw, tmp_path, noisy):
-    ran = dlw("denoise", noisy, tmp_path / "r.npy", "-w", "uniform", "--json", "--seed", 9)
+    ran = dlw(
+        "denoise", noisy, tmp_path / "r.npy", "-m", "tv", "-w", "uniform", "--json", "--seed", 9
+    )
     report = json.loads(ran.out, parse_constant=lambda word: pytest.fail(f"not JSON: {word}"))
     assert ran.err == ""
     assert (report["model"], report["weights"], report["seed"]) == ("tv", "uniform", 9)
