@@ -124,11 +124,15 @@ def _arrays(path: Path) -> list[np.ndarray]:
     return [v.numpy() for v in store.load(path).net.state_dict().values()]
 
 
-def test_resumed_equals_uninterrupted(data: dict[str, np.ndarray], tmp_path: Path) -> None:
-    train(TINY, data, tmp_path / "whole", held_out=data)
-    train(replace(TINY), data, tmp_path / "parts", held_out=data, minutes=0.0)  # stops after a step
+@pytest.mark.parametrize("optimiser", ["adam", "soap"])
+def test_resumed_equals_uninterrupted(
+    data: dict[str, np.ndarray], tmp_path: Path, optimiser: str
+) -> None:
+    tiny = replace(TINY, optimiser=optimiser)
+    train(tiny, data, tmp_path / "whole", held_out=data)
+    train(tiny, data, tmp_path / "parts", held_out=data, minutes=0.0)  # stops after a step
     for _ in range(7):
-        train(TINY, data, tmp_path / "parts", held_out=data, resume=True, minutes=0.0)
+        train(tiny, data, tmp_path / "parts", held_out=data, resume=True, minutes=0.0)
     assert same_tensors(tmp_path / "whole/tiny.safetensors", tmp_path / "parts/tiny.safetensors")
     logs = [(tmp_path / d / "log.jsonl").read_text().splitlines() for d in ("whole", "parts")]
     losses = [[json.loads(line)["loss"] for line in log] for log in logs]

@@ -22,6 +22,7 @@ from ..io.atomic import atomic
 from ..metrics import psnr
 from ..nets.dlwnet import ARCHITECTURES, Network
 from .loss import add_gradients, restored
+from .optimisers import optimiser
 from .patches import Patches
 from .recipe import Recipe
 
@@ -64,9 +65,9 @@ class Training:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(recipe.seed)
                 net = ARCHITECTURES[recipe.architecture](filters=recipe.filters)
-        optimiser = torch.optim.Adam(net.parameters(), lr=recipe.rate)
+        rule = optimiser(recipe.optimiser, net.parameters(), recipe.rate)
         average = {k: v.detach().clone() for k, v in net.state_dict().items()}
-        return cls(recipe, net, optimiser, average)
+        return cls(recipe, net, rule, average)
 
     def save(self, path: Path) -> None:
         """Write the checkpoint so that a reader sees the old one or the new one."""

@@ -36,6 +36,7 @@ class Recipe:
         loss: "mse" is the mean over patches and sources (the paper); "log" the mean of its
             logarithm, which is what a mean PSNR measures.
         backward: how the gradient passes through the solvers.
+        optimiser: "adam" (the paper) or "soap" (Adam in the eigenbasis of the gradients).
         rate: learning rate; ``schedule`` "cosine" (linear warm-up, decay to 0) or "epochs"
             (the paper's factor ``decay`` after every ``epoch`` steps).
         clip: largest norm of the gradient.
@@ -60,6 +61,7 @@ class Recipe:
     subsample: int = 2
     loss: Loss = "mse"
     backward: Literal["unroll", "checkpoint", "implicit"] = "unroll"
+    optimiser: Literal["adam", "soap"] = "adam"
     rate: float = 1e-3
     schedule: Rate = "cosine"
     warmup: int = 100
@@ -89,6 +91,8 @@ class Recipe:
                 )
         if self.loss not in ("mse", "log"):
             raise BadOption(f"loss in the recipe must be 'mse' or 'log', not '{self.loss}'")
+        if self.optimiser not in ("adam", "soap"):
+            raise BadOption(f"optimiser must be 'adam' or 'soap', not '{self.optimiser}'")
         if self.schedule not in ("cosine", "epochs"):
             raise BadOption(f"schedule must be 'cosine' or 'epochs', not '{self.schedule}'")
 
