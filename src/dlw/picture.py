@@ -169,8 +169,13 @@ def encode_png(rgb: NDArray[Any]) -> bytes:
 
 
 def data_url(rgb: NDArray[Any]) -> str:
-    """A PNG inside an address, for the ``src`` of an HTML picture."""
-    return "data:image/png;base64," + base64.b64encode(encode_png(rgb)).decode("ascii")
+    """A picture inside an address, for the ``src`` of an HTML picture."""
+    return data_url_of(encode_png(rgb))
+
+
+def data_url_of(png: bytes) -> str:
+    """The same for the bytes of a PNG file."""
+    return "data:image/png;base64," + base64.b64encode(png).decode("ascii")
 
 
 def _cube(image: Cube | ArrayLike) -> Cube:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ..errors import BadOption, unknown_name
 from .tables import TABLES, Table
 
-if TYPE_CHECKING:
-    from .cases import Scene
-
 
 def bench(
-    table: Annotated[str, typer.Argument(help="simple or colour")],
+    table: Annotated[str, typer.Argument(help=", ".join(TABLES))],
     data: Annotated[Path, typer.Option(help="folder with clean scenes")],
     out: Annotated[Path, typer.Option(help="folder for records and reports")] = Path("out/bench"),
     reference: Annotated[
@@ -28,11 +25,12 @@ def bench(
     cases: Annotated[str, typer.Option(help="noise cases, separated by commas")] = "",
     seeds: Annotated[int, typer.Option(min=1, help="noise draws per scene and case")] = 3,
     workers: Annotated[int, typer.Option(min=1, help="processes")] = 1,
+    pictures: Annotated[bool, typer.Option(help="draw the last scene")] = True,
     quiet: Annotated[bool, typer.Option(help="no progress")] = False,
 ) -> None:
     """Fill a table of the paper on your scenes; a run that was stopped goes on where it was."""
     # Imported here, because torch takes seconds and ``dlw --help`` should not.
-    from . import report, runner
+    from . import figures, report, runner
     from .cases import load_scenes
 
     chosen = pick(table, cases)
@@ -54,7 +52,8 @@ def bench(
         if quiet
         else lambda done, total: typer.echo(f"{done} of {total} cases", err=True),
     )
-    paths = report.write(chosen, records, out, pictures(chosen, found[0]))
+    shown = figures.figures(chosen, found[-1]) if pictures else {}
+    paths = report.write(chosen, records, out, shown)
     typer.echo("\n".join(report.headlines(chosen, report.means(records))[2:]))
     typer.echo("written: " + ", ".join(map(str, paths)))
 
@@ -70,28 +69,6 @@ def pick(name: str, cases: str = "") -> Table:
     if not all(n.strip() in "12345" and n.strip() for n in numbers):
         raise BadOption(f"--cases takes numbers from 1 to 5 separated by commas, not '{cases}'")
     return replace(table, noise=tuple(int(n) for n in numbers))
-
-
-def pictures(table: Table, scene: Scene) -> dict[str, str]:
-    """Panels of the first scene: clean, noisy, restored and mean weight, for every noise case."""
-    import numpy as np
-
-    from .. import picture
-    from ..denoising import denoise
-    from . import runner
-
-    found: dict[str, str] = {}
-    main = next((r.weights for r in table.rows if r.weights in ("N+T+TS", "colour-T")), "uniform")
-    for number in table.noise:
-        noisy = runner.make_noisy(scene, number, 0)
-        result = denoise(noisy.y, model=table.models[-1], weights=main, range=(0.0, 1.0))
-        panel = picture.side_by_side(result.noisy, result.cube, result.weights)
-        clean = picture.pseudo_colour(np.clip(scene.data, 0, 1))
-        found[f"{scene.name}, clean"] = picture.data_url(clean)
-        found[f"case {number}: noisy, restored ({table.models[-1]}, {main}), mean weight"] = (
-            picture.data_url(panel)
-        )
-    return found
 
 
 def register(app: typer.Typer) -> None:

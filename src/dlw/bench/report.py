@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import html
 import io
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..io.atomic import atomic
-from .tables import NETWORKS, REFERENCE, SOURCE_OF, Row, Table
+from ..picture import data_url_of
+from .tables import NETWORKS, ORIGINAL, REFERENCE, SOURCE_OF, Row, Table
 
 Records = Sequence[Mapping[str, Any]]
 Cell = tuple[str, str, int]
@@ -52,54 +55,51 @@ def own_targets(network: str) -> tuple[str, ...]:
     return tuple(SOURCE_OF[s] for s in network.removeprefix(REFERENCE).split("+"))
 
 
-def row_labels(table: Table, records: Records) -> list[str]:
+def with_reference(table: Table, records: Records) -> list[Row]:
     """Rows in the order of the table, each followed by the reference network of the same name."""
     present = {label(r) for r in records}
-    order: list[str] = []
+    order: list[Row] = []
     for row in table.rows:
-        order += [row.label, REFERENCE + row.label]
-    return [name for name in order if name in present]
+        order += [row, replace(row, weights=REFERENCE + row.weights)]
+    return [row for row in order if row.label in present]
 
 
-def markdown(table: Table, records: Records) -> str:
-    """One Markdown table per model (PSNR by noise case, mean SSIM, seconds), then the headlines."""
+def markdown(table: Table, records: Records, pictures: Iterable[str] = ()) -> str:
+    """PSNR by noise case, mean SSIM and seconds, one part per model; headlines; file names of figures."""
     lines = [f"# {table.title}", ""]
     scenes = sorted({r["scene"] for r in records})
-    seeds = sorted({r["seed"] for r in records})
+    seeds = {r["seed"] for r in records}
+    draws = f"{len(seeds)} noise draw{'s' if len(seeds) > 1 else ''}"
     lines += [
-        f"PSNR in dB, mean over {len(scenes)} scenes ({', '.join(scenes)}) and {len(seeds)} noise draws; "
-        "SSIM with an 11x11 Gaussian window and data range 1; seconds are those of the solver. "
-        "In brackets: the paper's figure.",
+        f"PSNR in dB, mean over {len(scenes)} scenes ({', '.join(scenes)}) and {draws}; "
+        "SSIM with an 11x11 Gaussian window and data range 1; seconds of the solver and, after the "
+        "plus sign, of the weights, one thread each. In brackets: the paper's figure.",
         "",
     ]
     if table.notes:
         lines += [table.notes, ""]
-    db, ssim, seconds = means(records), means(records, "ssim"), means(records, "seconds")
+    rows = with_reference(table, records)
     for model in table.models:
-        lines += _model_table(table, records, model, db, ssim, seconds)
-    lines += headlines(table, db)
+        mine = [(r.label, r, model) for r in rows if r.model in (None, model)]
+        lines += [f"## {model}", "", *_part(table, records, mine), *settings(model, records), ""]
+    if not table.models:
+        lines += [*_part(table, records, [(r.method, r, r.model or "") for r in rows]), ""]
+    lines += headlines(table, means(records))
+    lines += ["", *[f"![{Path(name).stem}]({name})" for name in pictures]]
     skipped = [r for r in records if "skipped" in r]
     if skipped:
         lines += ["", "## Not run", ""]
         reasons = sorted({f"{label(r)} with {r['model']}: {r['skipped']}" for r in skipped})
         lines += [f"- {reason}" for reason in reasons]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _model_table(
-    table: Table,
-    records: Records,
-    model: str,
-    db: Mapping[Cell, float],
-    ssim: Mapping[Cell, float],
-    seconds: Mapping[Cell, float],
-) -> list[str]:
+def _part(table: Table, records: Records, rows: Sequence[tuple[str, Row, str]]) -> list[str]:
+    """A table of (name, row, model) lines."""
+    db, ssim = means(records), means(records, "ssim")
+    solver, weights = means(records, "seconds"), means(records, "seconds_weights")
     lines = [
-        f"## {model}",
-        "",
-        "| weights | "
-        + " | ".join(f"case {n}" for n in table.noise)
-        + " | mean | SSIM | seconds |",
+        "| method | " + " | ".join(f"case {n}" for n in table.noise) + " | mean | SSIM | seconds |",
         "|---|" + "---:|" * (len(table.noise) + 3),
     ]
     noisy = [db.get(("noisy", "noisy", n), float("nan")) for n in table.noise]
@@ -108,58 +108,100 @@ def _model_table(
         + " | ".join(f"{v:.2f}" for v in noisy)
         + f" | {statistics.fmean(noisy):.2f} | | |"
     )
-    rows = row_labels(table, records)
-    best = {n: max((db.get((r, model, n), 0.0) for r in rows), default=0.0) for n in table.noise}
-    for row in rows:
+    best = {
+        n: max((db.get((r.label, m, n), 0.0) for _, r, m in rows), default=0.0) for n in table.noise
+    }
+    for name, row, model in rows:
         cells = []
         for n in table.noise:
-            value = db.get((row, model, n))
+            value = db.get((row.label, model, n))
             text = "-" if value is None else f"{value:.2f}"
             text = f"**{text}**" if value is not None and value == best[n] else text
-            paper = table.paper.get((row, model, n))
+            paper = table.paper.get((row.label, model, n))
             cells.append(text if paper is None else f"{text} ({paper:.2f})")
+        spent = [overall(s, row.label, [model], table.noise) for s in (solver, weights)]
         tail = [
-            f"{overall(db, row, [model], table.noise):.2f}",
-            f"{overall(ssim, row, [model], table.noise):.3f}",
-            f"{overall(seconds, row, [model], table.noise):.2f}",
+            f"{overall(db, row.label, [model], table.noise):.2f}",
+            f"{overall(ssim, row.label, [model], table.noise):.3f}",
+            f"{spent[0]:.2f}" + (f" + {spent[1]:.2f}" if spent[1] >= 0.005 else ""),
         ]
-        lines.append(f"| {row} | " + " | ".join([*cells, *tail]) + " |")
-    return [*lines, ""]
+        lines.append(f"| {name} | " + " | ".join([*cells, *tail]) + " |")
+    return lines
+
+
+def settings(model: str, records: Records) -> list[str]:
+    """How a model was run, weighted and original, as the records have it."""
+    found = {}
+    for r in records:
+        if r["model"] == model and r.get("settings"):
+            found["original" if r["weights"] == ORIGINAL else "weighted"] = r["settings"]
+    return (
+        ["", *[f"{kind}: {text}." for kind, text in sorted(found.items(), reverse=True)]]
+        if found
+        else []
+    )
 
 
 def headlines(table: Table, db: Mapping[Cell, float]) -> list[str]:
     """The comparisons a reader looks for first."""
     rows = {cell[0] for cell in db}
     lines = ["## Headlines", ""]
-    pairs = [n for n in NETWORKS if n in rows and REFERENCE + n in rows]
+    own = set(table.models) <= set(SOURCE_OF.values())
     gaps = []
-    for n in pairs:
-        ours = overall(db, n, own_targets(n), table.noise)
-        theirs = overall(db, REFERENCE + n, own_targets(n), table.noise)
+    for n in NETWORKS:
+        targets = own_targets(n) if own else table.models
+        ours = overall(db, n, targets, table.noise)
+        theirs = overall(db, REFERENCE + n, targets, table.noise)
+        if math.isnan(ours) or math.isnan(theirs):
+            continue
         gaps.append(ours - theirs)
         lines.append(
-            f"- {n} on its own targets: {ours:.2f} dB, the authors' checkpoint {theirs:.2f} dB "
-            f"({ours - theirs:+.2f})"
+            f"- {n} on {'its own targets' if own else 'these targets'}: {ours:.2f} dB, the authors' "
+            f"checkpoint {theirs:.2f} dB ({ours - theirs:+.2f})"
         )
     if gaps:
         lines.append(f"- mean over the {len(gaps)} networks: {statistics.fmean(gaps):+.2f} dB")
     main = next((n for n in ("N+T+TS", "colour-T") if n in rows), None)
-    if main is not None:
-        everything = overall(db, main, table.models, table.noise)
-        for other, noise in (("uniform", table.noise), ("oracle, best strength", (1, 5))):
-            if other in rows:
-                gain = overall(db, main, table.models, noise) - overall(
-                    db, other, table.models, noise
-                )
-                lines.append(
-                    f"- {main} over {other}, cases {', '.join(map(str, noise))}: {gain:+.2f} dB"
-                )
-        lines.append(f"- {main}, mean over targets and cases: {everything:.2f} dB")
+    if main is not None and table.models:
+        lines += _gains(table, db, main)
     for model in table.models:
         present = [n for n in NETWORKS if n in rows]
         if present:
             best = max(present, key=lambda n: overall(db, n, [model], table.noise))
             lines.append(f"- best network for {model}: {best}")
+    if not table.models:
+        lines += _ranking(table, db)
+    return lines
+
+
+def _gains(table: Table, db: Mapping[Cell, float], main: str) -> list[str]:
+    """The main network over the methods without it, by model and in the mean."""
+    lines = []
+    others = ((ORIGINAL, table.noise), ("uniform", table.noise), ("oracle, best strength", (1, 5)))
+    for other, noise in others:
+        gains = {}
+        for model in table.models:
+            gain = overall(db, main, [model], noise) - overall(db, other, [model], noise)
+            if not math.isnan(gain):
+                gains[model] = gain
+        if gains:
+            each = ", ".join(f"{m} {g:+.2f}" for m, g in gains.items())
+            cases = ", ".join(map(str, noise))
+            mean = statistics.fmean(gains.values())
+            lines.append(f"- {main} over {other}, cases {cases}: {mean:+.2f} dB ({each})")
+    everything = overall(db, main, table.models, table.noise)
+    return [*lines, f"- {main}, mean over targets and cases: {everything:.2f} dB"]
+
+
+def _ranking(table: Table, db: Mapping[Cell, float]) -> list[str]:
+    """The best method of every noise case and in the mean."""
+    rows = [r for r in table.rows if r.model]
+    lines = []
+    for name, noise in [*[(f"case {n}", (n,)) for n in table.noise], ("mean", table.noise)]:
+        score = {r.method: overall(db, r.label, [r.model or ""], noise) for r in rows}
+        score = {m: v for m, v in score.items() if not math.isnan(v)}
+        first = sorted(score, key=lambda m: -score[m])[:2]
+        lines.append(f"- {name}: " + ", then ".join(f"{m} {score[m]:.2f} dB" for m in first))
     return lines
 
 
@@ -226,18 +268,22 @@ def _html_row(line: str, head: bool) -> str:
     return ("<table>" if head else "") + f"<tr>{''.join(cells)}</tr>"
 
 
-def write(table: Table, records: Records, folder: Path, pictures: Mapping[str, str]) -> list[Path]:
-    """Write <table>.md, .csv and .html into a folder."""
-    text = markdown(table, records)
+def write(
+    table: Table, records: Records, folder: Path, pictures: Mapping[str, bytes]
+) -> list[Path]:
+    """Write <table>.md, .csv, .html and the pictures (PNG bytes by file name) into a folder."""
+    text = markdown(table, records, pictures)
+    inline = {name: data_url_of(png) for name, png in pictures.items()}
     contents = {
-        "md": text,
-        "csv": to_csv(records),
-        "html": to_html(text, table.title, pictures),
+        f"{table.name}.md": text.encode(),
+        f"{table.name}.csv": to_csv(records).encode(),
+        f"{table.name}.html": to_html(markdown(table, records), table.title, inline).encode(),
+        **pictures,
     }
     paths = []
-    for ending, content in contents.items():
-        path = folder / f"{table.name}.{ending}"
+    for name, content in contents.items():
+        path = folder / name
         with atomic(path, overwrite=True) as tmp:
-            tmp.write_text(content, encoding="utf-8")
+            tmp.write_bytes(content)
         paths.append(path)
     return paths

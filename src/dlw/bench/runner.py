@@ -50,7 +50,9 @@ def plan(
     table: Table, scenes: Iterable[Scene], seeds: Iterable[int], reference: Mapping[str, Path]
 ) -> list[Case]:
     """Every case of a table; rows of the reference networks follow ours of the same name."""
-    rows = list(table.rows) + [Row(name) for name in reference]
+    ours = {r.weights for r in table.rows}
+    extra = [Row(name) for name in reference if name.removeprefix(REFERENCE) in ours]
+    rows = list(table.rows) + (extra if table.models else [])
     hashes = {r.weights: _hash(r.weights, reference) for r in rows}
     seeds = tuple(seeds)
     cases = []
@@ -68,8 +70,7 @@ def plan(
                         source=hashes[r.weights],
                         strength=r.strength,
                     )
-                    for r in rows
-                    for m in table.models
+                    for r, m in table.cells(rows)
                 ]
     return cases
 

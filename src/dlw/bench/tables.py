@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from .cases import Strength
@@ -15,23 +16,50 @@ REFERENCE = "authors' "
 """Prefix of the rows of the checkpoints released with the paper."""
 
 
+ORIGINAL = "original"
+"""The weights of a model as its own paper has it: its own data term, no weights."""
+
+
 @dataclass(frozen=True)
 class Row:
-    """A line of a table: a weight source and a strength."""
+    """A line of a table: a weight source and a strength, for every model of the table or for one.
+
+    Attributes:
+        weights: name of a weight source; empty for a method that takes none.
+        strength: factor on the regulariser, or "best": the best of a grid on the clean cube.
+        model: the only model this row is for; None: every model of the table.
+    """
 
     weights: str
     strength: Strength = 1.0
+    model: str | None = None
 
     @property
     def label(self) -> str:
+        """What stands in front of the line.
+
+        >>> Row("oracle", "best").label
+        'oracle, best strength'
+        """
         return self.weights if self.strength == 1.0 else f"{self.weights}, {self.strength} strength"
+
+    @property
+    def method(self) -> str:
+        """Model and weights together.
+
+        >>> Row("N+T+TS", model="lrtv").method
+        'lrtv, N+T+TS'
+        """
+        return ", ".join(w for w in (self.model, self.label) if w)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Models across, weight sources down, noise cases side by side.
+    """Noise cases side by side; one part per model with the weight sources down, or, without
+    ``models``, one part in all with rows that name their model.
 
-    ``paper`` maps (weights, model, noise case) to the PSNR printed in the paper for the CAVE scenes.
+    ``paper`` maps (weights, model, noise case) to the PSNR printed in the paper for the CAVE scenes;
+    ``panel`` are the rows shown as pictures.
     """
 
     name: str
@@ -42,6 +70,13 @@ class Table:
     paper: dict[tuple[str, str, int], float] = field(default_factory=dict)
     notes: str = ""
     colour: bool = False
+    panel: tuple[Row, ...] = ()
+
+    def cells(self, rows: Iterable[Row]) -> Iterator[tuple[Row, str]]:
+        """Every (row, model) of the table."""
+        for row in rows:
+            for model in (row.model,) if row.model else self.models:
+                yield row, model
 
 
 FORMULAS = (
@@ -67,14 +102,24 @@ SIMPLE = Table(
         ("N+T+TS", "tvs", 1): 30.97,
     },
     notes="Paper: mean of ten whole CAVE scenes (512 x 512); only the rows known to us are given.",
+    panel=(Row("uniform"), Row("oracle"), Row("N+T+TS")),
+)
+
+TARGETS = Table(
+    name="targets",
+    title="Models no network was trained with: lrtv, e3dtv, lrtfdfr and ctv (tab-tran-all, tab-tran-com)",
+    models=("lrtv", "e3dtv", "lrtfdfr", "ctv"),
+    rows=(Row(ORIGINAL), *[Row(n) for n in NETWORKS], Row("uniform"), Row("oracle")),
+    panel=(Row(ORIGINAL), Row("uniform"), Row("N+T+TS")),
 )
 
 COLOUR = Table(
     name="colour",
-    title="Colour: tv with the colour network",
-    models=("tv",),
-    rows=(Row("colour-T"), *FORMULAS),
+    title="Colour: tv and svtv with the colour network (tab-tran-svtv)",
+    models=("tv", "svtv"),
+    rows=(Row(ORIGINAL, model="svtv"), Row("colour-T"), *FORMULAS),
     colour=True,
+    panel=(Row(ORIGINAL), Row("uniform"), Row("colour-T")),
 )
 
-TABLES: dict[str, Table] = {t.name: t for t in (SIMPLE, COLOUR)}
+TABLES: dict[str, Table] = {t.name: t for t in (SIMPLE, TARGETS, COLOUR)}
