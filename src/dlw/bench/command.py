@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -12,9 +13,23 @@ from ..errors import BadOption, unknown_name
 from .tables import TABLES, Table
 
 
+def classify(out: Path, quiet: bool) -> None:
+    """Land cover of Indian Pines before and after denoising."""
+    from ..scenes import indian_pines
+    from .classify import run
+
+    cube, labels = indian_pines()
+    run(cube, labels, out, report=None if quiet else typer.echo)
+    typer.echo(f"written: {out / 'classify.md'}, {out / 'classify.png'}")
+
+
+EXPERIMENTS: dict[str, Callable[[Path, bool], None]] = {"classify": classify}
+"""Experiments that are not a table of noise cases, by name: (output folder, quiet)."""
+
+
 def bench(
-    table: Annotated[str, typer.Argument(help=", ".join(TABLES))],
-    data: Annotated[Path, typer.Option(help="folder with clean scenes")],
+    table: Annotated[str, typer.Argument(help=", ".join([*TABLES, *EXPERIMENTS]))],
+    data: Annotated[Path | None, typer.Option(help="folder with clean scenes")] = None,
     out: Annotated[Path, typer.Option(help="folder for records and reports")] = Path("out/bench"),
     reference: Annotated[
         Path | None, typer.Option(help="folder with the authors' checkpoints")
@@ -29,6 +44,10 @@ def bench(
     quiet: Annotated[bool, typer.Option(help="no progress")] = False,
 ) -> None:
     """Fill a table of the paper on your scenes; a run that was stopped goes on where it was."""
+    if table in EXPERIMENTS:
+        return EXPERIMENTS[table](out, quiet)
+    if data is None:
+        raise BadOption(f"the table {table} needs a folder with clean scenes: --data DIR")
     # Imported here, because torch takes seconds and ``dlw --help`` should not.
     from . import figures, report, runner
     from .cases import load_scenes
@@ -56,12 +75,13 @@ def bench(
     paths = report.write(chosen, records, out, shown)
     typer.echo("\n".join(report.headlines(chosen, report.means(records))[2:]))
     typer.echo("written: " + ", ".join(map(str, paths)))
+    return None
 
 
 def pick(name: str, cases: str = "") -> Table:
     """A table by name, cut to some noise cases."""
     if name not in TABLES:
-        raise unknown_name("table", name, TABLES)
+        raise unknown_name("table", name, [*TABLES, *EXPERIMENTS])
     table = TABLES[name]
     if not cases:
         return table

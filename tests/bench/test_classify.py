@@ -1,0 +1,48 @@
+"""The classification experiment on a small labelled scene."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dlw import Cube
+from dlw.bench import classify
+from dlw.bench.tables import Row
+
+pytest.importorskip("sklearn")
+
+
+@pytest.fixture(scope="module")
+def scene() -> tuple[Cube, np.ndarray]:
+    """Four fields with spectra that differ by less than the noise."""
+    rng = np.random.default_rng(0)
+    labels = np.kron(np.array([[1, 2], [3, 4]]), np.ones((12, 12), int))
+    spectra = 0.5 + 0.15 * rng.standard_normal((5, 8))
+    clean = spectra[labels].transpose(2, 0, 1)
+    noisy = clean + 0.3 * rng.standard_normal(clean.shape)
+    labels[:, 11:13] = 0
+    return Cube.from_array(noisy), labels
+
+
+def test_denoising_helps_the_classifier(scene: tuple[Cube, np.ndarray], tmp_path: Path) -> None:
+    methods = (Row(""), Row("uniform", model="tv"), Row("no-such-source", model="tv"))
+    records = classify.run(*scene, tmp_path, methods=methods, repeats=3)
+    assert records[1]["mean"] > records[0]["mean"] + 0.1
+    assert "no-such-source" in records[2]["skipped"]
+    text = (tmp_path / "classify.md").read_text()
+    assert f"{100 * records[1]['mean']:.2f}" in text
+    assert (tmp_path / "classify.png").read_bytes().startswith(b"\x89PNG")
+    lines = (tmp_path / "classify.jsonl").read_text().splitlines()
+    again = classify.run(*scene, tmp_path, methods=methods, repeats=3)
+    assert [r.get("accuracy") for r in again] == [r.get("accuracy") for r in records]
+    assert (tmp_path / "classify.jsonl").read_text().splitlines() == lines
+
+
+def test_training_pixels_do_not_count(scene: tuple[Cube, np.ndarray]) -> None:
+    labels = scene[1].ravel()
+    train = classify.split(labels, np.random.default_rng(0))
+    found = np.where(train, labels, 0)
+    assert classify.accuracy(found, labels, train) == 0.0
+    assert classify.accuracy(labels, labels, train) == 1.0
