@@ -39,6 +39,7 @@ from .options import (
     check_places,
 )
 from .train.command import register as register_train
+from .view.command import register as register_view
 
 if TYPE_CHECKING:
     from .cube import Cube
@@ -203,6 +204,7 @@ PARTS: tuple[Callable[[typer.Typer], None], ...] = (
     register_commands,
     register_train,
     register_bench,
+    register_view,
 )
 for register in PARTS:
     register(app)
