@@ -32,24 +32,24 @@ async function collect() {
   const wanted = coloured ? view.colours : [band];
   const before = layer === 'restored' || layer === 'weights' ? [] : wanted;
   const after = layer === 'noisy' && !view.restored ? [] : wanted;
-  const [noisy, restored, weights] = await Promise.all([
+  const [noisy, restored, counted] = await Promise.all([
     Promise.all(before.map((b) => plane('noisy', b, version))),
     Promise.all((view.restored && layer !== 'weights' ? after : []).map((b) => plane('restored', b, version))),
-    view.restored && (layer === 'weights' || !coloured) ? plane('weights', band, version) : null,
+    view.restored ? plane('weights', band, version) : plane('noisy', band, version),
   ]);
-  return { layer, coloured, band, noisy, restored, weights };
+  return { layer, coloured, band, noisy, restored, counted, weighted: view.restored };
 }
 
 function show(found, ...rest) {
   if (!found) { tell(rest.at(-1).message); return; }
-  const { layer, coloured, noisy, restored, weights, band } = found;
+  const { layer, coloured, noisy, restored, counted, weighted, band } = found;
   // Both images get the stretch of the restored one: that of the noisy one shows its noise.
   const guide = restored.length ? restored : noisy;
   const pairs = layer === 'weights' ? [] : guide.map((p) => limits(p, view.low, view.high));
   const draw = (planes) => (out) => (coloured ? paintColour(planes, pairs, out) : paint(planes[0], pairs[0], MAPS.grey, out));
   const bar = { kind: 'grey', name: nm ? `Band at ${Number(nm[band].toFixed(1))} nm` : `Band ${band}`, limits: pairs[0] };
   if (layer === 'weights') {
-    image.fill(0, (out) => paintWeights(weights, out));
+    image.fill(0, (out) => paintWeights(counted, out));
     Object.assign(bar, { kind: 'heat', name: 'Weight', limits: [0, 0] });
   } else if (layer === 'difference') {
     const gap = noisy[0].map((v, i) => v - restored[0][i]);
@@ -64,11 +64,11 @@ function show(found, ...rest) {
   image.draw();
   for (const id of ['divider', 'tag-left', 'tag-right']) $(id).hidden = layer !== 'swipe';
   placeDivider();
-  $('scale-name').textContent = coloured ? 'Red, green, blue stretched apart' : bar.name;
+  $('scale-name').textContent = coloured ? 'Each colour has its own stretch' : bar.name;
   $('scale').hidden = coloured;
   if (!coloured) scale($('scale'), bar.kind, bar.limits);
   lastBar = coloured ? null : bar;
-  histogramOf = { values: weights ?? guide[0], weights: weights !== null, band: coloured && !weights ? view.colours[0] : band };
+  histogramOf = { values: counted, weights: weighted, band };
   drawHistogram();
   view.shown += 1;
 }
@@ -131,7 +131,7 @@ function drawSpectrum() {
   plotted = spectra($('spectrum'), x, lines, view.band, nm ? 'wavelength (nm)' : 'band');
   $('where').textContent = s ? `row ${s.row}, column ${s.col}` : '';
   const legend = [];
-  if (s || !view.pins.length) legend.push(['noisy', style('--noisy')]);
+  if (s) legend.push(['noisy', style('--noisy')]);
   if (s?.restored) legend.push(['restored', style('--restored')], ['weight (right)', style('--weight')]);
   for (const p of view.pins) legend.push([`${p.row}, ${p.col}`, p.colour]);
   $('legend').replaceChildren(...legend.map(([text, colour]) => {

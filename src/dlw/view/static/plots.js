@@ -38,7 +38,7 @@ export function ticks(low, high, count) {
 export function spectra(canvas, x, lines, band, label) {
   const { c, width, height } = begin(canvas);
   const weighted = lines.some((l) => l.weight);
-  const area = { left: 46, right: width - (weighted ? 32 : 8), top: 8, bottom: height - 32 };
+  const area = { left: 46, right: width - (weighted ? 36 : 14), top: 8, bottom: height - 32 };
   const values = lines.filter((l) => !l.weight).flatMap((l) => l.values.filter((v) => v !== null));
   let low = values.length ? Math.min(...values) : 0;
   let high = values.length ? Math.max(...values) : 1;
@@ -50,8 +50,8 @@ export function spectra(canvas, x, lines, band, label) {
   const last = x.length > 1 ? x[x.length - 1] : x[0] + 1;
   const across = (v) => area.left + ((v - first) / (last - first)) * (area.right - area.left);
   const up = (v) => area.bottom - ((v - low) / (high - low)) * (area.bottom - area.top);
-  const [wa, wb] = [0.01, 20].map(Math.log);
-  const weigh = (w) => area.bottom - ((Math.log(Math.max(w, 0.01)) - wa) / (wb - wa)) * (area.bottom - area.top);
+  const [wa, wb] = [0.001, 30].map(Math.log);
+  const weigh = (w) => area.bottom - ((Math.log(Math.max(w, 0.001)) - wa) / (wb - wa)) * (area.bottom - area.top);
 
   const soft = style('--soft');
   c.fillStyle = soft;
@@ -59,7 +59,7 @@ export function spectra(canvas, x, lines, band, label) {
   c.lineWidth = 1;
   c.textBaseline = 'middle';
   c.textAlign = 'right';
-  for (const v of ticks(low, high, Math.max(2, Math.round((area.bottom - area.top) / 42)))) {
+  for (const v of !lines.length ? [] : ticks(low, high, Math.max(2, Math.round((area.bottom - area.top) / 42)))) {
     const y = Math.round(up(v)) + 0.5;
     c.beginPath();
     c.moveTo(area.left, y);
@@ -75,7 +75,12 @@ export function spectra(canvas, x, lines, band, label) {
   if (weighted) {
     c.textAlign = 'left';
     c.fillStyle = style('--weight');
-    for (const w of [0.01, 0.1, 1, 10]) c.fillText(String(w), area.right + 5, weigh(w));
+    for (const w of [0.001, 0.01, 0.1, 1, 10]) c.fillText(String(w), area.right + 4, weigh(w));
+  }
+  if (!lines.length) {
+    c.textAlign = 'center';
+    c.fillText('Point at a pixel; click to pin it', (area.left + area.right) / 2, (area.top + area.bottom) / 2);
+    return () => band;
   }
   c.strokeStyle = style('--faint');
   c.setLineDash([3, 3]);
@@ -153,7 +158,7 @@ export function scale(canvas, kind, [low, high]) {
   const { c, width } = begin(canvas);
   const map = MAPS[kind];
   const bytes = new Uint8Array(map.buffer);
-  const edge = 14;
+  const edge = 22;
   const inner = width - 2 * edge;
   for (let i = 0; i < inner; i += 1) {
     const k = Math.round((i / (inner - 1)) * 255) * 4;

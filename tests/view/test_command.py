@@ -1,0 +1,108 @@
+"""``dlw view`` from start to Ctrl-C, as a program of its own."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from dlw import cli
+
+PROGRAM = "import sys; from dlw.cli import run; sys.exit(run(sys.argv[1:]))"
+
+
+def start(*arguments: object) -> subprocess.Popen[str]:
+    source = str(Path(cli.__file__).parents[1])
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "view", "--no-browser", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def test_from_start_to_ctrl_c_during_a_job(tmp_path):
+    """The address is on the first line; the signal ends job and server without a word."""
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "y.npy", rng.random((128, 128, 8), np.float32))
+    program = start(tmp_path / "y.npy", tmp_path / "x.npy")
+    try:
+        assert program.stdout is not None
+        address = re.match(r"(http://127\.0\.0\.1:\d+/[\w-]{20,}/) ", program.stdout.readline())
+        assert address is not None
+        base = address[1]
+        with httpx.Client(timeout=120) as client:
+            assert client.get(base).status_code == 200
+            found = client.get(f"{base}api/choices").json()
+            job = {"model": found["model"], "weights": found["weight"], "strength": 1}
+            assert client.post(f"{base}api/job", json=job).status_code == 202
+            end = time.monotonic() + 120
+            while client.get(f"{base}api/status").json()["job"]["progress"] == "waiting":
+                assert time.monotonic() < end
+                time.sleep(0.05)
+        program.send_signal(signal.SIGINT)
+        out, err = program.communicate(timeout=120)
+    finally:
+        program.kill()
+    assert program.returncode == 0
+    assert err == ""
+    assert out == ""
+    assert [p.name for p in tmp_path.iterdir()] == ["y.npy"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["no.npy"], "there is no file"),
+        (["y.npy", "y.npy"], "exists"),
+        (["y.npy", "no/x.npy"], "there is no folder"),
+        (["y.npy", "x.png"], "can hold"),
+        (["y.npy", "--port", "99999"], "--port"),
+        (["y.npy", "--port", "-1"], "--port"),
+        (["y.npy", "--key", "a"], "--key"),
+    ],
+)
+def test_bad_starts_are_one_sentence(tmp_path, monkeypatch, capsys, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    np.save("y.npy", np.zeros((5, 6, 7), np.uint8))
+    assert cli.run(["view", "--no-browser", *arguments]) == 2
+    seen = capsys.readouterr()
+    assert words in seen.err
+    assert seen.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("package", ["starlette", "uvicorn", "PIL"])
+def test_missing_package_names_the_command(tmp_path, monkeypatch, capsys, package):
+    np.save(tmp_path / "y.npy", np.zeros((5, 6, 7), np.uint8))
+    real = builtins.__import__
+
+    def without(name, *rest, **named):
+        if name.split(".")[0] == package:
+            raise ModuleNotFoundError(f"No module named '{package}'", name=package)
+        return real(name, *rest, **named)
+
+    monkeypatch.delitem(sys.modules, "dlw.view.server", raising=False)
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert cli.run(["view", "--no-browser", str(tmp_path / "y.npy")]) == 2
+    seen = capsys.readouterr().err
+    assert "pip install 'dlw[view]'" in seen
+    assert package in seen
+
+
+def test_cube_larger_than_the_machine_is_refused():
+    from dlw.errors import BadInput
+    from dlw.view.session import check_memory
+
+    check_memory((6, 20, 24), "small.npy")
+    with pytest.raises(BadInput, match="cut out a smaller part"):
+        check_memory((10**6, 10**4, 10**4), "large.npy")
