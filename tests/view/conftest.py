@@ -46,7 +46,7 @@ def choices() -> Choices:
 @pytest.fixture
 def session(file: Path, choices: Choices) -> Iterator[Session]:
     held = Session(open_cube(file), file.name)
-    held._choices = choices
+    held.lister.found = choices
     yield held
     held.close()
 

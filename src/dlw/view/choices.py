@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from typing import Any
+
+from ..errors import DlwError
 
 Choices = dict[str, Any]
 
@@ -55,19 +58,53 @@ def _has_auto() -> bool:
     return True
 
 
-def ask_choices(bands: int) -> Choices:
-    """:func:`list_choices` from a second interpreter, or from this one if it has torch already."""
-    if "torch" in sys.modules:
-        return list_choices(bands)
-    done = subprocess.run(
-        [sys.executable, "-m", "dlw.view.choices", str(bands)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    found: Choices = json.loads(done.stdout)
-    return found
+class Unready(DlwError):
+    """The registries could not be read (now)."""
+
+
+class Lister:
+    """Asks for :func:`list_choices` once, in a second interpreter that can be ended at any time."""
+
+    def __init__(self, bands: int) -> None:
+        self.bands = bands
+        self.found: Choices | None = None
+        self._asking = threading.Lock()
+        self._state = threading.Lock()
+        self._child: subprocess.Popen[str] | None = None
+        self._closed = False
+
+    def get(self) -> Choices:
+        """The choices; this interpreter lists them itself if it has torch already."""
+        with self._asking:
+            if self.found is None:
+                here = "torch" in sys.modules
+                self.found = list_choices(self.bands) if here else self._ask()
+            return self.found
+
+    def close(self) -> None:
+        with self._state:
+            self._closed = True
+            if self._child is not None:
+                self._child.kill()
+
+    def _ask(self) -> Choices:
+        with self._state:
+            if self._closed:
+                raise Unready("the program is closing")
+            self._child = child = subprocess.Popen(
+                [sys.executable, "-m", "dlw.view.choices", str(self.bands)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                # Ctrl-C reaches every process of a terminal; this one is ended by its parent.
+                start_new_session=True,
+            )
+        out, err = child.communicate()
+        if child.returncode != 0:
+            last = (err.strip().splitlines() or ["it was ended"])[-1]
+            raise Unready(f"the models could not be listed ({last}); reload the page")
+        found: Choices = json.loads(out)
+        return found
 
 
 if __name__ == "__main__":

@@ -31,6 +31,10 @@ MOST_PIXELS = 2048
 """Longest side of an exported picture's panel; larger images lose rows and columns, evenly."""
 
 
+SMALLEST = 240
+"""Side that the panels of tiny images are brought near to, by whole factors."""
+
+
 def make(
     session: Session, kind: str, folder: Path, bands: Sequence[int] = (), pins: Pins = ()
 ) -> Path:
@@ -232,8 +236,10 @@ def _panels(result: Result, bands: Sequence[int]) -> dict[str, RGB]:
 
 
 def _small(rgb: RGB, side: int = 640) -> RGB:
-    step = -(-max(rgb.shape[:2]) // side)
-    return np.ascontiguousarray(rgb[::step, ::step])
+    """At most ``side`` pixels; tiny images are enlarged, so that their pixels and names are seen."""
+    longest = max(rgb.shape[:2])
+    step, times = -(-longest // side), max(1, SMALLEST // longest)
+    return np.ascontiguousarray(rgb[::step, ::step].repeat(times, axis=0).repeat(times, axis=1))
 
 
 def _cube_of(result: Result, kind: str) -> Cube:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import os
 import re
 import shutil
 import socket
@@ -36,6 +37,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import BadOption, DlwError, OutputExists
 from . import exports
+from .choices import Unready
 from .session import Absent, Busy, Session, Wish
 
 TYPES = {
@@ -241,11 +243,12 @@ CODES: tuple[tuple[type[DlwError], int], ...] = (
     (Busy, 409),
     (OutputExists, 409),
     (TooMuch, 429),
+    (Unready, 503),
 )
 
 
 async def explain(request: Request, error: Exception) -> Response:
-    """Every error on purpose is a 4xx with its sentence."""
+    """Every error on purpose has its code and its sentence."""
     code = next((c for kind, c in CODES if isinstance(error, kind)), 400)
     return JSONResponse({"error": str(error)}, code)
 
@@ -304,8 +307,7 @@ class Server(uvicorn.Server):
         self.session = session
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.session.closing = True
-        self.session.cancel()
+        self.session.end()
         super().handle_exit(sig, frame)
 
 
@@ -334,7 +336,8 @@ def serve(
     hosts = frozenset({f"127.0.0.1:{number}", f"localhost:{number}"})
     config = uvicorn.Config(
         build_app(session, token, hosts),
-        log_level="error",
+        # What goes wrong on purpose is said in the answer; a closed tab is nothing to report.
+        log_level="error" if os.environ.get("DLW_DEBUG", "") not in ("", "0") else "critical",
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=3,

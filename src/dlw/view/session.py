@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..cube import Cube
 from ..errors import BadInput, BadOption, DlwError, unknown_name
-from .choices import Choices, ask_choices
+from .choices import Choices, Lister
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -163,18 +163,14 @@ class Session:
         self.closing = False
         self._preview: NDArray[np.float32] | None = None
         self._memory: Memory | None = None
-        self._choices: Choices | None = None
+        self.lister = Lister(self.cube.bands)
         self._lock = threading.Lock()
-        self._choosing = threading.Lock()
 
     # --- what there is to see
 
     @property
     def choices(self) -> Choices:
-        with self._choosing:
-            if self._choices is None:
-                self._choices = ask_choices(self.cube.bands)
-            return self._choices
+        return self.lister.get()
 
     def layer(self, name: str) -> NDArray[np.float32]:
         """A cube of numbers to show: "noisy", "restored" or "weights"."""
@@ -262,11 +258,15 @@ class Session:
         if self.listeners == 0:
             self.cancel()
 
+    def end(self) -> None:
+        """Take no more jobs, and ask everything that runs to stop; returns at once."""
+        self.closing = True
+        self.cancel()
+        self.lister.close()
+
     def close(self, seconds: float = 60.0) -> None:
         """Stop the job and wait for its thread."""
-        with self._lock:
-            self.closing = True
-        self.cancel()
+        self.end()
         if self.job is not None and self.job.thread is not None:
             self.job.thread.join(seconds)
 

@@ -79,7 +79,7 @@ const refresh = latest(collect, show);
 function drawHistogram() {
   if (!histogramOf) return;
   const { values, weights, band } = histogramOf;
-  const sample = sorted(values, weights ? (v) => v > 0 : undefined);
+  const sample = sorted(values, weights ? 0 : undefined);
   $('histogram-name').textContent = weights ? 'Weights' : 'Values';
   const low = quantile(sample, 0);
   const high = quantile(sample, 1);
@@ -93,10 +93,10 @@ function drawHistogram() {
       const k = Math.max(0, Math.min(255, Math.round((Math.log(w / 0.03) / Math.log(10 / 0.03)) * 255))) * 4;
       return `rgb(${heat[k]},${heat[k + 1]},${heat[k + 2]})`;
     };
-    histogram($('histogram'), values, { logarithmic: true, low: 1e-3, high: 100, colour: inside });
+    histogram($('histogram'), sample, { logarithmic: true, low: 1e-3, high: 100, colour: inside });
   } else {
     $('histogram-facts').textContent = `band ${band}: ${short(low)} to ${short(high)}`;
-    histogram($('histogram'), values, { low, high: high > low ? high : low + 1, colour: style('--noisy') });
+    histogram($('histogram'), sample, { low, high: high > low ? high : low + 1, colour: style('--noisy') });
   }
 }
 

@@ -154,17 +154,21 @@ export function histogram(canvas, values, { logarithmic, low, high, colour }) {
   }
 }
 
+const strips = new Map();
+
 export function scale(canvas, kind, [low, high]) {
   const { c, width } = begin(canvas);
   const map = MAPS[kind];
-  const bytes = new Uint8Array(map.buffer);
   const edge = 22;
   const inner = width - 2 * edge;
-  for (let i = 0; i < inner; i += 1) {
-    const k = Math.round((i / (inner - 1)) * 255) * 4;
-    c.fillStyle = `rgb(${bytes[k]},${bytes[k + 1]},${bytes[k + 2]})`;
-    c.fillRect(edge + i, 3, 1.5, 11);
+  if (!strips.has(kind)) {
+    const strip = document.createElement('canvas');
+    strip.width = 256;
+    strip.height = 1;
+    strip.getContext('2d').putImageData(new ImageData(new Uint8ClampedArray(map.buffer.slice(0)), 256, 1), 0, 0);
+    strips.set(kind, strip);
   }
+  c.drawImage(strips.get(kind), edge, 3, inner, 11);
   c.strokeStyle = style('--line');
   c.strokeRect(edge - 0.5, 2.5, inner + 1, 12);
   c.fillStyle = style('--soft');
