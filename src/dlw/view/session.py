@@ -152,7 +152,10 @@ class Session:
     def __init__(
         self, cube: Cube, name: str, target: Path | None = None, overwrite: bool = False
     ) -> None:
+        from ..picture import colour_bands
+
         self.cube = lean(cube)
+        self.colours = colour_bands(self.cube)
         self.name = name
         self.target = target
         self.overwrite = overwrite
@@ -208,8 +211,6 @@ class Session:
 
     def facts(self) -> dict[str, Any]:
         """What the page has to know about the cube."""
-        from ..picture import colour_bands
-
         cube = self.cube
         nm = cube.wavelengths
         return {
@@ -217,7 +218,7 @@ class Session:
             "shape": cube.shape,
             "wavelengths": None if nm is None or not np.isfinite(nm).all() else nm.tolist(),
             "good": cube.good_bands.tolist(),
-            "colours": colour_bands(cube),
+            "colours": self.colours,
             "stored": f"{cube.encoding.format}, {cube.encoding.dtype}",
             "notes": [str(n) for n in cube.metadata.get("notes", ())],
             "target": None if self.target is None else self.target.name,

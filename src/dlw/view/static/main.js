@@ -12,7 +12,7 @@ const [bands, rows, cols] = facts.shape;
 const nm = facts.wavelengths;
 
 const view = {
-  layer: 'noisy', mode: 'band', band: Math.floor(bands / 2), colours: [...facts.colours],
+  layer: 'noisy', mode: bands >= 3 ? 'colour' : 'band', band: Math.floor(bands / 2), colours: [...facts.colours],
   low: 2, high: 98, version: facts.version, restored: facts.result !== null,
   spectrum: null, pins: [], shown: 0,
 };
@@ -40,7 +40,14 @@ async function collect() {
   return { layer, coloured, band, noisy, restored, counted, weighted: view.restored };
 }
 
+let begun = false;
+
 function show(found, ...rest) {
+  if (!begun) {
+    // After the first picture: listing the models keeps the processor busy for seconds.
+    begun = true;
+    setTimeout(() => jobs.begin(facts));
+  }
   if (!found) { tell(rest.at(-1).message); return; }
   const { layer, coloured, noisy, restored, counted, weighted, band } = found;
   // Both images get the stretch of the restored one: that of the noisy one shows its noise.
@@ -433,8 +440,7 @@ document.addEventListener('keydown', (e) => {
 });
 
 check('layers', 'layer', 'noisy');
-check('modes', 'mode', 'band');
-setBand(view.band);
-if (bands >= 3) setMode('colour');
+check('modes', 'mode', view.mode);
+$('colours').hidden = view.mode !== 'colour';
 links();
-jobs.begin(facts);
+setBand(view.band);
