@@ -11,14 +11,14 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from . import __version__, console
 from .bench.command import register as register_bench
 from .commands import register as register_commands
-from .errors import BadOption, DlwError, unknown_name
+from .errors import BadOption, DlwError
 from .options import (
     AxesOption,
     In,
@@ -30,6 +30,7 @@ from .options import (
     OverwriteOption,
     QuietOption,
     RangeOption,
+    RankOption,
     ScheduleChoice,
     ScheduleOption,
     StrengthOption,
@@ -84,6 +85,7 @@ def denoise(
     model: ModelOption = "nn",
     weights: WeightsOption = "N+T+TS",
     strength: StrengthOption = 1.0,
+    rank: RankOption = None,
     schedule: ScheduleOption = ScheduleChoice.paper,
     range: RangeOption = "auto",
     key: KeyOption = None,
@@ -102,13 +104,13 @@ def denoise(
     from . import io
 
     check_places([target, save_weights], overwrite, source)
-    limits, chosen = _range(range), _source(model, weights, strength)
+    limits, chosen = _range(range), _source(model, weights, strength, rank)
     cube = io.open_cube(source, key=key, axes=axes, nodata=nodata)
     io.check_save(target, cube)
     if save_weights is not None:
         io.check_save(save_weights, as_float32(cube, cube.data, "weights"))
     console.notes(cube, quiet or as_json)
-    result = _solve(cube, model, chosen, strength, schedule, limits, seed, quiet or as_json)
+    result = _solve(cube, model, chosen, strength, rank, schedule, limits, seed, quiet or as_json)
     failed = strict and not result.report.converged
     clipped = None
     if not failed:
@@ -132,6 +134,7 @@ def weights(
     model: ModelOption = "nn",
     weights: WeightsOption = "N+T+TS",
     strength: StrengthOption = 1.0,
+    rank: RankOption = None,
     schedule: ScheduleOption = ScheduleChoice.paper,
     range: RangeOption = "auto",
     key: KeyOption = None,
@@ -150,13 +153,14 @@ def weights(
     from .denoising import predict_weights, usable_bands
 
     check_places([target], overwrite, source)
-    limits, chosen = _range(range), _source(model, weights, strength)
+    limits, chosen = _range(range), _source(model, weights, strength, rank)
     cube = io.open_cube(source, key=key, axes=axes, nodata=nodata)
     io.check_save(target, as_float32(cube, cube.data, "weights"))
     console.notes(cube, quiet or as_json)
     report = None
     if chosen.rounds > 1:
-        result = _solve(cube, model, chosen, strength, schedule, limits, None, quiet or as_json)
+        silent = quiet or as_json
+        result = _solve(cube, model, chosen, strength, rank, schedule, limits, None, silent)
         w, report = result.weights, result.report
         if strict and not report.converged:
             console.finish(report, strict, quiet)
@@ -230,16 +234,28 @@ def _range(text: str) -> Range:
     return low, high
 
 
-def _source(model: str, weights: str, strength: float) -> Source:
-    """The weight source, after model and strength have been checked as well."""
-    from .models import registry
-    from .weighting import resolve
+def _rank(text: str | None) -> int | Literal["auto"] | None:
+    """'auto', a whole number, or nothing."""
+    if text is None:
+        return None
+    if text == "auto":
+        return "auto"
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise typer.BadParameter(f"--rank is a whole number from 1, or auto, not '{text}'")
+    return int(text)
 
-    if model not in registry():
-        raise unknown_name("model", model, registry())
+
+def _source(model: str, weights: str, strength: float, rank: str | None) -> Source:
+    """The weight source, after model, strength and rank have been checked as well."""
+    from .models import find
+    from .weighting import resolve, wants_original
+
+    find(model, rank=_rank(rank))
     if not (strength > 0 and math.isfinite(strength)):
         raise BadOption(f"--strength must be positive (1 is the published setting), not {strength}")
-    return resolve(weights)
+    source = resolve(weights)
+    find(model, original=wants_original(source))
+    return source
 
 
 # --- work
@@ -250,6 +266,7 @@ def _solve(
     model: str,
     source: Source,
     strength: float,
+    rank: str | None,
     schedule: ScheduleChoice,
     limits: Range,
     seed: int | None,
@@ -257,16 +274,19 @@ def _solve(
 ) -> Result:
     from . import models as registered
     from .denoising import denoise as run_denoise
+    from .weighting import wants_original
 
-    built = registered.build(model, cube.shape, strength)
-    fixed = schedule is ScheduleChoice.paper
-    steps = built.schedule.steps * source.rounds if fixed else None
+    steps = None
+    if schedule is ScheduleChoice.paper:
+        built = registered.build(model, cube.shape, strength, original=wants_original(source))
+        steps = built.schedule.steps * source.rounds
     with console.progress(steps, silent) as watch:
         return run_denoise(
             cube,
             model=model,
             weights=source,
             strength=strength,
+            rank=_rank(rank),
             schedule=schedule.value,
             range=limits,
             seed=seed,

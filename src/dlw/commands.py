@@ -62,11 +62,27 @@ def models(as_json: JsonOption = False) -> None:
 
     entries = registry()
     if as_json:
-        console.print_json({name: entry.summary for name, entry in entries.items()})
+        console.print_json(
+            {
+                name: {
+                    "summary": e.summary,
+                    "original": e.original is not None,
+                    "rank": e.takes_rank,
+                    "bands": e.bands,
+                }
+                for name, e in entries.items()
+            }
+        )
         return
     console.table(
         ("model", "what it says about a clean image"),
         [(e.name, e.summary) for e in entries.values()],
+    )
+    console.out.print(
+        "rank to choose (--rank): "
+        + ", ".join(e.name for e in entries.values() if e.takes_rank)
+        + "; published version (--weights original): "
+        + ", ".join(e.name for e in entries.values() if e.original is not None)
     )
 
 

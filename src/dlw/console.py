@@ -66,7 +66,7 @@ def facts(
     report: Report, cube: Cube, target: str, clipped: int, save_weights: str | None
 ) -> dict[str, Any]:
     return {
-        "model": f"{report.model}, strength {report.strength:g}",
+        "model": report.title,
         "weights": report.weights,
         "bands": bands(report.bands_used, report.bands_skipped, cube),
         "invalid voxels": report.invalid_voxels,

@@ -19,8 +19,9 @@ from .cube import BandRange, Cube, minmax_range, robust_range
 from .errors import BadOption, NothingToDenoise
 from .io import save_cube
 from .noise import Truth
-from .solver import Problem, Schedule, Solution, State, solve
-from .weighting import DEFAULT, Product, Source, Spec, resolve
+from .rank import estimate_rank
+from .solver import Model, Problem, Schedule, Solution, State, solve
+from .weighting import DEFAULT, Product, Source, Spec, resolve, wants_original
 
 DEFAULT_MODEL = "nn"
 
@@ -33,6 +34,8 @@ class Report:
     """What was done, with what, and how it went; ``as_dict`` is ready for JSON."""
 
     model: str
+    original: bool
+    rank: int | None
     strength: float
     weights: str
     networks: dict[str, str]
@@ -54,6 +57,12 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    @property
+    def title(self) -> str:
+        """The model with its rank and strength."""
+        name = f"original {self.model}" if self.original else self.model
+        return name + (f", rank {self.rank}" if self.rank else "") + f", strength {self.strength:g}"
+
 
 @dataclass(frozen=True, eq=False)
 class Result:
@@ -73,7 +82,7 @@ class Result:
 
         r = self.report
         rows = {
-            "model": f"{r.model}, strength {r.strength:g}",
+            "model": r.title,
             "weights": r.weights,
             "shape (band, row, col)": " x ".join(map(str, r.shape)),
             "bands used": f"{r.bands_used} of {r.shape[0]}",
@@ -160,6 +169,7 @@ def denoise(
     model: str = DEFAULT_MODEL,
     weights: Spec = DEFAULT,
     strength: float = 1.0,
+    rank: int | Literal["auto"] | None = None,
     schedule: ScheduleName | Schedule = "paper",
     range: Range = "auto",
     truth: Truth | None = None,
@@ -176,8 +186,11 @@ def denoise(
         model: name of a registered model (``dlw models``).
         weights: where the weights come from: a network ("N+T+TS"), "uniform", "precision",
             "robust", "mixture", a file, an array, or a product of these (see
-            :func:`dlw.weighting.resolve`).
+            :func:`dlw.weighting.resolve`); or "original": no weights, and the published version
+            of the model with its own data term.
         strength: 1 is the published setting; larger is smoother.
+        rank: of models that have one; None is the published value, "auto" estimates it from the
+            cube and the weights (:func:`dlw.rank.estimate_rank`).
         schedule: "paper" runs the steps the networks are trained with, "converged" runs to a
             tolerance of 1e-5.
         range: how bands are scaled to [0, 1] (see :func:`unit_range`).
@@ -199,8 +212,9 @@ def denoise(
     source = resolve(weights, truth)
     ready = prepare(cube, range)
     source = _on_bands(source, ready.use)
-    built = models.build(model, ready.y.shape, strength)
-    plan = _schedule(schedule, built.schedule)
+    original = wants_original(source)
+    models.find(model, original=original, rank=rank)
+    built: Model | None = None
     x: Tensor | None = None
     solution: Solution | None = None
     w = ready.y
@@ -209,10 +223,15 @@ def denoise(
         t0 = time.perf_counter()
         w = source(ready.y, ready.valid, x)
         t1 = time.perf_counter()
+        if built is None:
+            known = estimate_rank(ready.y, w) if rank == "auto" else rank
+            built = models.build(model, ready.y.shape, strength, original=original, rank=known)
+            plan = _schedule(schedule, built.schedule)
         solution = solve(Problem(built, ready.y, w), plan, watch=watch)
         x = solution.x
         spent["weights"] += t1 - t0
         spent["solve"] += time.perf_counter() - t1
+    assert built is not None
     assert solution is not None
     assert x is not None
     restored = _put_back(cube, ready, x)
@@ -222,6 +241,8 @@ def denoise(
     last = solution.residuals[-1] if solution.residuals else None
     report = Report(
         model=model,
+        original=original,
+        rank=built.rank,
         strength=strength,
         weights=source.name,
         networks=_networks(source),

@@ -51,11 +51,12 @@ def _symbol(shape: Sequence[int], axis: int) -> Tensor:
     return values.view(view)
 
 
-def gradient(*axes: int) -> Operator:
-    """Periodic differences along several axes, stacked in front of the band axis.
+def gradient(*axes: int, wrap: bool = True) -> Operator:
+    """Differences along several axes, stacked in front of the band axis.
 
     (D x)_i = x_{i+1} - x_i and (D'u)_i = u_{i-1} - u_i with wrap-around; D x has the shape
-    (..., axis, band, row, col).
+    (..., axis, band, row, col). Without ``wrap`` the last difference of a line is 0, and there is no
+    Fourier symbol: such a map serves inside a prox, not as the K of a term.
 
     >>> gradient(COL).apply(torch.tensor([[[1.0, 4.0, 9.0]]]))
     tensor([[[[ 3.,  5., -8.]]]])
@@ -64,17 +65,20 @@ def gradient(*axes: int) -> Operator:
     """
 
     def apply(x: Tensor) -> Tensor:
-        out: Tensor = _Gradient.apply(x, axes)  # type: ignore[no-untyped-call]
+        out: Tensor = _Gradient.apply(x, axes, wrap)  # type: ignore[no-untyped-call]
         return out
 
     def adjoint(u: Tensor) -> Tensor:
-        out: Tensor = _Divergence.apply(u, axes)  # type: ignore[no-untyped-call]
+        out: Tensor = _Divergence.apply(u, axes, wrap)  # type: ignore[no-untyped-call]
         return out
 
     def symbol(shape: Sequence[int]) -> Tensor:
+        if not wrap:
+            raise ValueError("differences that end at the border have no Fourier symbol")
         return sum((_symbol(shape, a) for a in axes[1:]), _symbol(shape, axes[0]))
 
     name = "gradient" + "".join({BAND: "b", ROW: "r", COL: "c"}[a] for a in axes)
+    name += "" if wrap else " open"
     return Operator(name, apply, adjoint, tuple(sorted(axes)), symbol)
 
 
@@ -82,7 +86,7 @@ def gradient(*axes: int) -> Operator:
 # axis, where roll, subtract and stack need three, and the backward pass as many again.
 
 
-def _gradient(x: Tensor, axes: Sequence[int]) -> Tensor:
+def _gradient(x: Tensor, axes: Sequence[int], wrap: bool) -> Tensor:
     out = x.new_empty(*x.shape[:-3], len(axes), *x.shape[-3:])
     for part, axis in zip(out.unbind(-4), axes, strict=True):
         n = x.shape[axis]
@@ -90,11 +94,14 @@ def _gradient(x: Tensor, axes: Sequence[int]) -> Tensor:
         torch.sub(
             x.narrow(axis, 1, n - 1), x.narrow(axis, 0, n - 1), out=part.narrow(axis, 0, n - 1)
         )
-        torch.sub(first, last, out=part.narrow(axis, n - 1, 1))
+        if wrap:
+            torch.sub(first, last, out=part.narrow(axis, n - 1, 1))
+        else:
+            part.narrow(axis, n - 1, 1).zero_()
     return out
 
 
-def _divergence(u: Tensor, axes: Sequence[int]) -> Tensor:
+def _divergence(u: Tensor, axes: Sequence[int], wrap: bool) -> Tensor:
     out: Tensor | None = None
     for part, axis in zip(u.unbind(-4), axes, strict=True):
         n = part.shape[axis]
@@ -103,31 +110,63 @@ def _divergence(u: Tensor, axes: Sequence[int]) -> Tensor:
         else:
             out -= part
         out.narrow(axis, 1, n - 1).add_(part.narrow(axis, 0, n - 1))
-        out.narrow(axis, 0, 1).add_(part.narrow(axis, n - 1, 1))
+        # Undo or close the line: u_{n-1} belongs to the first voxel, or to none.
+        out.narrow(axis, 0 if wrap else n - 1, 1).add_(part.narrow(axis, n - 1, 1))
     assert out is not None
     return out
 
 
 class _Gradient(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, axes: Sequence[int]) -> Tensor:
-        ctx.axes = axes
-        return _gradient(x, axes)
+    def forward(ctx: Any, x: Tensor, axes: Sequence[int], wrap: bool) -> Tensor:
+        ctx.axes, ctx.wrap = axes, wrap
+        return _gradient(x, axes, wrap)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return _divergence(grads[0], ctx.axes), None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        return _divergence(grads[0], ctx.axes, ctx.wrap), None, None
 
 
 class _Divergence(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, u: Tensor, axes: Sequence[int]) -> Tensor:
-        ctx.axes = axes
-        return _divergence(u, axes)
+    def forward(ctx: Any, u: Tensor, axes: Sequence[int], wrap: bool) -> Tensor:
+        ctx.axes, ctx.wrap = axes, wrap
+        return _divergence(u, axes, wrap)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return _gradient(grads[0], ctx.axes), None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        return _gradient(grads[0], ctx.axes, ctx.wrap), None, None
+
+
+OPPONENT = (
+    (1 / math.sqrt(2), -1 / math.sqrt(2), 0.0),
+    (1 / math.sqrt(6), 1 / math.sqrt(6), -2 / math.sqrt(6)),
+    (1 / math.sqrt(3), 1 / math.sqrt(3), 1 / math.sqrt(3)),
+)
+"""Orthonormal colour rotation: two channels of saturation, then the value (brightness)."""
+
+
+def opponent(k: Operator) -> Operator:
+    """K P: rotate red, green, blue to saturation and value, then apply a map that acts on each band.
+
+    P is orthonormal, so (K P)'(K P) = P'K'K P = K'K and the symbol is that of K.
+
+    >>> x = torch.tensor([1.0, 1.0, 1.0]).view(3, 1, 1)
+    >>> opponent(identity).apply(x).flatten()
+    tensor([0.0000, 0.0000, 1.7321])
+    """
+
+    def rotate(x: Tensor, inverse: bool) -> Tensor:
+        p = x.new_tensor(OPPONENT)
+        return torch.matmul(p.mT if inverse else p, x.flatten(-2)).view_as(x)
+
+    return Operator(
+        f"opponent {k.name}",
+        lambda x: k.apply(rotate(x, False)),
+        lambda u: rotate(k.adjoint(u), True),
+        k.axes,
+        k.symbol,
+    )
 
 
 def invert(

@@ -32,11 +32,18 @@ WeightsOption = Annotated[
     typer.Option(
         "--weights",
         "-w",
-        help="Network ('dlw nets'), formula, file with weights or a mask; 'a*b' multiplies.",
+        help="Network ('dlw nets'), formula, file with weights or a mask; 'a*b' multiplies; "
+        "'original': none, and the model as published.",
     ),
 ]
 StrengthOption = Annotated[
     float, typer.Option("--strength", help="1 is the published setting; larger is smoother.")
+]
+RankOption = Annotated[
+    str | None,
+    typer.Option(
+        "--rank", metavar="N|auto", help="Rank, of models that have one; 'auto' estimates it."
+    ),
 ]
 ScheduleOption = Annotated[
     ScheduleChoice,

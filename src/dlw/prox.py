@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -9,6 +10,8 @@ from typing import Any, Protocol
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from .operators import COL, ROW, gradient
 
 
 def soft(v: Tensor, t: float) -> Tensor:
@@ -123,6 +126,59 @@ def svt_bands(v: Tensor, t: float, rank: int | None = None) -> Tensor:
     return svt(unfold_bands(v), t, rank).view_as(v)
 
 
+GRADIENT = gradient(ROW, COL, wrap=False)
+"""Spatial differences that end at the border."""
+
+
+def tv_prox(v: Tensor, t: float, dual: Tensor, passes: int) -> tuple[Tensor, Tensor]:
+    """Prox of the isotropic total variation of every band, and the dual it was found with.
+
+    prox = v - t D'p, where p minimises ||v - t D'p|| over |p| <= 1 in every pixel: fast gradient
+    projection (Beck and Teboulle 2009) from the given ``dual``, shape (..., 2, band, row, col), all
+    bands at once. |p| <= 1 whatever t is, so the dual of an earlier call is a good start.
+    """
+    p = q = dual
+    momentum = 1.0
+    for _ in range(passes):
+        q = torch.add(
+            q, GRADIENT.apply(torch.sub(v, GRADIENT.adjoint(q), alpha=t)), alpha=0.125 / t
+        )
+        old, p = p, q * (q * q).sum(-4, keepdim=True).clamp_min(1.0).rsqrt()
+        following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum**2))
+        q = torch.lerp(old, p, 1.0 + (momentum - 1.0) / following)
+        momentum = following
+    return torch.sub(v, GRADIENT.adjoint(p), alpha=t), p
+
+
+def polar(m: Tensor) -> Tensor:
+    """The matrix with orthonormal columns nearest to m: P R' of the decomposition m = P S R'."""
+    left, _, right = torch.linalg.svd(m.double(), full_matrices=False)
+    nearest: Tensor = (left @ right).to(m.dtype)
+    return nearest
+
+
+def basis_soft(v: Tensor, t: float, basis: Tensor, adapt: bool = True) -> tuple[Tensor, Tensor]:
+    """One pass of  min over U, V:  t ||U||_1 + 1/2 ||v - V U||^2,  V'V = I, for (..., band, pixel).
+
+    U = soft(V'v, t), then V = polar(v U'). A direction of V that U does not use is not determined; it
+    stays as near as may be to what it was. ``basis`` is V, (..., band, rank); with a square V and
+    without ``adapt`` this is the prox of ||V'v||_1.
+    """
+    scores = soft(basis.mT @ v, t)
+    if adapt:
+        pull = torch.matmul(v, scores.mT)
+        size = torch.linalg.matrix_norm(pull)[..., None, None]
+        basis = polar(pull + basis * (1e-7 * size + torch.finfo(v.dtype).tiny))
+    return torch.matmul(basis, scores), basis
+
+
+def leading(v: Tensor, rank: int) -> Tensor:
+    """The first ``rank`` left singular vectors of (..., band, pixel) matrices, largest first."""
+    vectors = torch.linalg.eigh(_gram(v).double()).eigenvectors
+    found: Tensor = vectors[..., -rank:].flip(-1).to(v.dtype)
+    return found
+
+
 class ProxMap(Protocol):
     def __call__(self, v: Tensor, t: float) -> Tensor: ...
 
@@ -164,6 +220,27 @@ def nuclear_of_rank(rank: int) -> Penalty:
         NUCLEAR.value,
         convex=False,
     )
+
+
+def saturation_value(value_weight: float) -> Penalty:
+    """sum ||(p_1, p_2)||_2 + value_weight sum ||p_3||_2 over pixels, of stacked differences p of the
+    opponent channels (..., 2, 3, row, col): saturation and value total variation."""
+
+    def parts(u: Tensor) -> tuple[Tensor, Tensor]:
+        return u[..., :2, :, :], u[..., 2:, :, :]
+
+    def prox(v: Tensor, t: float) -> Tensor:
+        saturation, value = parts(v)
+        both = (-4, -3)
+        return torch.cat(
+            [group_soft(saturation, t, both), group_soft(value, t * value_weight, both)], -3
+        )
+
+    def total(u: Tensor) -> Tensor:
+        saturation, value = (p.square().sum((-4, -3)).sqrt().sum() for p in parts(u))
+        return saturation + value_weight * value
+
+    return Penalty("saturation value", prox, total)
 
 
 PENALTIES: tuple[Penalty, ...] = (L1, GROUP, NUCLEAR)

@@ -8,6 +8,9 @@ One step updates the copies, the image and the multipliers; then mu grows. One o
 *central*: it gets no copy and is minimised exactly in the image update, which then is its prox at
 a weighted mean of the copies (all K_i must be the identity). With a central data term this is
 Algorithm 1 of the paper. With none, the image update is one division in Fourier space.
+
+Without multipliers (``Schedule.multipliers``) the same step is half-quadratic splitting, and with a
+``proximal`` weight it is the proximal alternating minimisation of factor models.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ Carry = Any
 
 Block = Literal["terms", "image", "data"]
 Backward = Literal["none", "unroll", "checkpoint", "implicit"]
+Stopping = Literal["residuals", "change"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class Term:
         value: u -> g(u), where there is a formula.
         penalty: mu_i / mu, the weight of this copy relative to the schedule's mu.
         start: K y -> the first carry.
+        held: the copy has this penalty whatever mu is, and no multiplier (see ``fidelity.l2``).
     """
 
     prox: Callable[[Tensor, float, Carry], tuple[Tensor, Carry]]
@@ -51,6 +56,7 @@ class Term:
     value: Callable[[Tensor], Tensor] | None = None
     penalty: float = 1.0
     start: Callable[[Tensor], Carry] = lambda v: None
+    held: float | None = None
 
 
 def term(
@@ -70,9 +76,13 @@ class Schedule:
         mu: first penalty.
         growth: factor on mu after every step.
         largest: limit of mu.
-        tolerance: stop when the relative primal and dual residuals are both below it.
+        tolerance: stop when what ``stopping`` names is below it.
+        stopping: "residuals": the relative primal and dual residuals; "change": the relative
+            change ||output - old output|| / ||old output||.
         balance: let mu follow the ratio of the residuals (needs ``tolerance``).
         order: the order of the updates within a step.
+        multipliers: without them a copy is only drawn to K x: half-quadratic splitting.
+        proximal: weight, relative to mu, of 1/2 ||x - old x||^2 in the image update.
     """
 
     steps: int
@@ -82,9 +92,14 @@ class Schedule:
     tolerance: float | None = None
     balance: bool = False
     order: tuple[Block, ...] = ("terms", "image", "data")
+    stopping: Stopping = "residuals"
+    multipliers: bool = True
+    proximal: float = 0.0
 
     def converged(self, tolerance: float = 1e-5, steps: int = 1000) -> Schedule:
         """The same penalties run to a tolerance, in the order for which ADMM provably converges."""
+        if not self.multipliers:
+            return replace(self, steps=steps, growth=1.0, tolerance=tolerance, stopping="change")
         return replace(
             self,
             steps=steps,
@@ -92,6 +107,7 @@ class Schedule:
             tolerance=tolerance,
             balance=True,
             order=("image", "terms", "data"),
+            stopping="residuals",
         )
 
 
@@ -105,6 +121,8 @@ class Model:
         schedule: the steps of the paper (the ones the networks are trained with).
         central: the function solved in the image update: "data", the index of a term, or None.
         output: what is returned: "image", or the index of the term whose copy it is.
+        begin: (problem, plain first state) -> first state, for models that start otherwise.
+        rank: the rank of the model, for the report.
     """
 
     terms: tuple[Term, ...]
@@ -112,6 +130,8 @@ class Model:
     fidelity: Fidelity = field(default_factory=weighted_l2)
     central: Literal["data"] | int | None = None
     output: Literal["image"] | int = "image"
+    begin: Callable[[Problem, State], State] | None = None
+    rank: int | None = None
 
 
 @dataclass(frozen=True)
@@ -126,7 +146,7 @@ class Problem:
     def functions(self) -> tuple[Term, ...]:
         """The data term and the regularisers on one footing; the data term comes first."""
         f = self.model.fidelity
-        data = Term(lambda v, t, carry: (f.prox(v, t, self.measured, self.w), carry))
+        data = Term(lambda v, t, carry: (f.prox(v, t, self.measured, self.w), carry), held=f.held)
         return (data, *self.model.terms)
 
     @cached_property
@@ -161,13 +181,29 @@ class Problem:
     def copies(self) -> tuple[int, ...]:
         return self.groups["data"] + self.groups["terms"]
 
+    def ratio(self, i: int, mu: float) -> float:
+        """mu_i / mu."""
+        f = self.functions[i]
+        return f.penalty if f.held is None else f.held / mu
+
+    def inverse(self, mu: float, proximal: float = 0.0) -> Callable[[Tensor], Tensor]:
+        """r -> (sum_i (mu_i / mu) K_i'K_i + proximal I)^-1 r."""
+        held = any(self.functions[i].held is not None for i in self.copies)
+        key = (mu if held else None, proximal)
+        if key not in self._inverses:
+            parts = [(self.ratio(i, mu), self.functions[i].operator) for i in self.copies]
+            if self.central is not None and any(k.axes for _, k in parts):
+                raise BadOption("a central function needs every operator to be the identity")
+            if proximal:
+                parts.append((proximal, identity))
+            self._inverses.clear()
+            self._inverses[key] = invert(parts, self.y.shape)
+        return self._inverses[key]
+
     @cached_property
-    def invert(self) -> Callable[[Tensor], Tensor]:
-        """r -> (sum_i (mu_i / mu) K_i'K_i)^-1 r."""
-        parts = [(self.functions[i].penalty, self.functions[i].operator) for i in self.copies]
-        if self.central is not None and any(k.axes for _, k in parts):
-            raise BadOption("a central function needs every operator to be the identity")
-        return invert(parts, self.y.shape)
+    def _inverses(self) -> dict[tuple[float | None, float], Callable[[Tensor], Tensor]]:
+        """The last inverse; it changes with mu only where a copy is held."""
+        return {}
 
     def objective(self, x: Tensor) -> Tensor:
         """f(x) + sum_i g_i(K_i x)."""
@@ -180,7 +216,10 @@ class Problem:
 
 
 class State(NamedTuple):
-    """Everything a step needs; one entry per function in u, m, kx and carry (None without a copy)."""
+    """Everything a step needs; one entry per function in u, m, kx and carry.
+
+    An entry is None where a function has no copy, and in m where a copy has no multiplier.
+    """
 
     x: Tensor
     u: tuple[Tensor | None, ...]
@@ -214,19 +253,24 @@ def start(problem: Problem, schedule: Schedule, x: Tensor | None = None) -> Stat
         f.operator.apply(x) if i in problem.copies else None
         for i, f in enumerate(problem.functions)
     )
-    zeros = tuple(None if v is None else torch.zeros_like(v) for v in kx)
+    zeros = tuple(
+        torch.zeros_like(v) if v is not None and schedule.multipliers and f.held is None else None
+        for v, f in zip(kx, problem.functions, strict=True)
+    )
     carry = tuple(f.start(f.operator.apply(problem.measured)) for f in problem.functions)
-    return State(x, kx, zeros, kx, carry, schedule.mu, 0)
+    s = State(x, kx, zeros, kx, carry, schedule.mu, 0)
+    return s if problem.model.begin is None else problem.model.begin(problem, s)
 
 
 def step(s: State, p: Problem, schedule: Schedule) -> State:
     """One ADMM step; pure, and differentiable in y, w and the state."""
     for block in schedule.order:
-        s = _image(s, p) if block == "image" else _copies(s, p, p.groups[block])
+        s = _image(s, p, schedule.proximal) if block == "image" else _copies(s, p, p.groups[block])
     m = list(s.m)
     for i in p.copies:
-        # m + mu_i (u - K x)
-        m[i] = torch.add(m[i], s.u[i] - s.kx[i], alpha=s.mu * p.functions[i].penalty)  # type: ignore
+        if s.m[i] is not None:
+            # m + mu_i (u - K x)
+            m[i] = torch.add(s.m[i], s.u[i] - s.kx[i], alpha=s.mu * p.ratio(i, s.mu))  # type: ignore
     mu = min(s.mu * schedule.growth, schedule.largest)
     return s._replace(m=tuple(m), mu=mu, k=s.k + 1)
 
@@ -235,28 +279,37 @@ def _copies(s: State, p: Problem, indices: Sequence[int]) -> State:
     """u_i = prox_{g_i / mu_i}(K_i x - m_i / mu_i)."""
     u, carry = list(s.u), list(s.carry)
     for i in indices:
-        f = p.functions[i]
-        t = 1.0 / (s.mu * f.penalty)
-        u[i], carry[i] = f.prox(torch.sub(s.kx[i], s.m[i], alpha=t), t, carry[i])  # type: ignore
+        m, kx = s.m[i], s.kx[i]
+        assert kx is not None
+        t = 1.0 / (s.mu * p.ratio(i, s.mu))
+        v = kx if m is None else torch.sub(kx, m, alpha=t)
+        u[i], carry[i] = p.functions[i].prox(v, t, carry[i])
     return s._replace(u=tuple(u), carry=tuple(carry))
 
 
-def _image(s: State, p: Problem) -> State:
-    """x = argmin c(x) + sum_i mu_i/2 ||K_i x - u_i - m_i/mu_i||^2, c the central function or 0."""
+def _image(s: State, p: Problem, proximal: float) -> State:
+    """x = argmin c(x) + sum_i mu_i/2 ||K_i x - u_i - m_i/mu_i||^2 + mu proximal/2 ||x - old x||^2.
+
+    c is the central function, or 0.
+    """
     r: Tensor | None = None
     for i in p.copies:
-        f = p.functions[i]
+        u, m, ratio = s.u[i], s.m[i], p.ratio(i, s.mu)
+        assert u is not None
         # K'(u + m/mu_i), weighted by mu_i/mu
-        part = f.operator.adjoint(torch.add(s.u[i], s.m[i], alpha=1.0 / (s.mu * f.penalty)))  # type: ignore
-        if r is None:
-            r = part if f.penalty == 1.0 else part * f.penalty
-        else:
-            r = torch.add(r, part, alpha=f.penalty)
+        sum_ = u if m is None else torch.add(u, m, alpha=1.0 / (s.mu * ratio))
+        part = p.functions[i].operator.adjoint(sum_)
+        if r is not None:
+            r = torch.add(r, part, alpha=ratio)
+            continue
+        r = part if ratio == 1.0 else part * ratio
     assert r is not None
-    x = p.invert(r)
+    if proximal:
+        r = torch.add(r, s.x, alpha=proximal)
+    x = p.inverse(s.mu, proximal)(r)
     carry = list(s.carry)
     if p.central is not None:
-        t = 1.0 / (s.mu * sum(p.functions[i].penalty for i in p.copies))
+        t = 1.0 / (s.mu * (sum(p.ratio(i, s.mu) for i in p.copies) + proximal))
         x, carry[p.central] = p.functions[p.central].prox(x, t, carry[p.central])
     kx = tuple(f.operator.apply(x) if i in p.copies else None for i, f in enumerate(p.functions))
     return s._replace(x=x, kx=kx, carry=tuple(carry))
@@ -283,19 +336,29 @@ def residuals(old: State, new: State, p: Problem) -> Residuals:
     change: Tensor | None = None
     for i in p.copies:
         f, u, kx, m = p.functions[i], new.u[i], new.kx[i], new.m[i]
+        if f.held is not None:
+            continue
         assert u is not None
         assert kx is not None
-        assert m is not None
         gap += float((u - kx).square().sum())
         size_u += float(u.square().sum())
         size_kx += float(kx.square().sum())
         moved = f.operator.adjoint(u - old.u[i]) * (old.mu * f.penalty)  # type: ignore[operator]
         change = moved if change is None else change + moved
-        pull = max(pull, float(f.operator.adjoint(m).norm()))
+        if m is not None:
+            pull = max(pull, float(f.operator.adjoint(m).norm()))
     assert change is not None
     tiny = 1e-30
     primal = math.sqrt(gap / max(size_u, size_kx, tiny))
     return Residuals(primal, float(change.norm()) / max(pull, tiny))
+
+
+@torch.no_grad()
+def changes(old: State, new: State, p: Problem) -> Residuals:
+    """The relative change of the output in one step, in both places."""
+    before = output(old, p)
+    change = float((output(new, p) - before).norm()) / max(float(before.norm()), 1e-30)
+    return Residuals(change, change)
 
 
 def run(
@@ -308,15 +371,16 @@ def run(
     s = start(problem, schedule) if state is None else state
     history: list[Residuals] = []
     done = schedule.tolerance is None
+    measure = residuals if schedule.stopping == "residuals" else changes
     for k in range(schedule.steps):
         old, s = s, step(s, problem, schedule)
         if watch is not None:
             watch(s)
         if schedule.tolerance is None:
             if k == schedule.steps - 1 and not torch.is_grad_enabled():
-                history.append(residuals(old, s, problem))
+                history.append(measure(old, s, problem))
             continue
-        now = residuals(old, s, problem)
+        now = measure(old, s, problem)
         history.append(now)
         if max(now) < schedule.tolerance:
             done = True

@@ -109,6 +109,19 @@ class Uniform:
 
 
 @dataclass(frozen=True)
+class Original(Uniform):
+    """w = 1, and a model's published version in place of the weighted one."""
+
+    name: str = "original"
+
+
+def wants_original(source: Source) -> bool:
+    """Whether a source, or a factor of it, asks for the published version of the model."""
+    parts = source.sources if isinstance(source, Product) else (source,)
+    return any(isinstance(s, Original) for s in parts)
+
+
+@dataclass(frozen=True)
 class Precision:
     """w = 1 / sigma_b^2 with a robust noise level of every band."""
 
@@ -350,6 +363,8 @@ def resolve(spec: Spec, truth: Truth | None = None) -> Source:
 def _named(name: str, truth: Truth | None) -> Source:
     if name in FORMULAS:
         return FORMULAS[name]
+    if name == "original":
+        return Original()
     if name == "oracle":
         if truth is None:
             raise BadOption(
@@ -361,6 +376,8 @@ def _named(name: str, truth: Truth | None) -> Source:
         if path.suffix and path.suffix not in store.ENDINGS:
             return Given(torch.from_numpy(open_cube(path).data), name=path.name)
         if not path.suffix and len(path.parts) == 1 and not path.exists():
-            raise unknown_name("weight source", name, [*FORMULAS, "oracle", *store.names()])
+            raise unknown_name(
+                "weight source", name, [*FORMULAS, "original", "oracle", *store.names()]
+            )
     stored = store.load(name)
     return Net(stored.net, str(stored.card.get("name", name)), stored.sha256)

@@ -38,6 +38,7 @@ def bench(
     bands: Annotated[int, typer.Option(help="first good bands only; 0: all")] = 0,
     scenes: Annotated[str, typer.Option(help="names of scenes, separated by commas")] = "",
     cases: Annotated[str, typer.Option(help="noise cases, separated by commas")] = "",
+    models: Annotated[str, typer.Option(help="models in place of the table's, with commas")] = "",
     seeds: Annotated[int, typer.Option(min=1, help="noise draws per scene and case")] = 3,
     workers: Annotated[int, typer.Option(min=1, help="processes")] = 1,
     pictures: Annotated[bool, typer.Option(help="draw the last scene")] = True,
@@ -52,7 +53,7 @@ def bench(
     from . import figures, report, runner
     from .cases import load_scenes
 
-    chosen = pick(table, cases)
+    chosen = pick(table, cases, models)
     only = tuple(s.strip() for s in scenes.split(",") if s.strip())
     found, left_out = load_scenes(
         data, crop=crop or None, bands=bands or None, only=only, colour=chosen.colour
@@ -78,11 +79,16 @@ def bench(
     return None
 
 
-def pick(name: str, cases: str = "") -> Table:
-    """A table by name, cut to some noise cases."""
+def pick(name: str, cases: str = "", models: str = "") -> Table:
+    """A table by name, cut to some noise cases, or with other models."""
     if name not in TABLES:
         raise unknown_name("table", name, [*TABLES, *EXPERIMENTS])
     table = TABLES[name]
+    if models:
+        from ..models import find
+
+        wanted = tuple(m.strip() for m in models.split(","))
+        table = replace(table, models=tuple(find(m).name for m in wanted))
     if not cases:
         return table
     numbers = cases.split(",")

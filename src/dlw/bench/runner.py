@@ -21,7 +21,7 @@ from ..errors import BadFile, DlwError
 from ..metrics import psnr, scores
 from ..noise import Noisy
 from ..solver import Problem, solve
-from ..weighting import Net, Source, resolve
+from ..weighting import Net, Source, resolve, wants_original
 from .cases import Case, Scene
 from .tables import REFERENCE, Row, Table
 
@@ -215,7 +215,7 @@ def _solve(
     begin = time.perf_counter()
 
     def restore(strength: float) -> torch.Tensor:
-        model = models.build(case.model, y.shape, strength)
+        model = models.build(case.model, y.shape, strength, original=wants_original(source))
         weights = w
         x = solve(Problem(model, y, weights)).x
         for _ in range(source.rounds - 1):

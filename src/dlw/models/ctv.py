@@ -1,0 +1,44 @@
+"""Correlated total variation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from ..fidelity import l1, weighted_l2
+from ..operators import BAND, COL, ROW, gradient
+from ..prox import NUCLEAR, unfold_bands
+from ..solver import Model, Problem, Schedule, State, term
+
+AXES = (ROW, COL, BAND)
+
+
+def build(shape: Sequence[int], strength: float = 1.0) -> Model:
+    """Differences of low rank: tau sum_k ||D_k X||_* over row, column and band (DLW-CTV)."""
+    return Model(
+        terms=tuple(term(NUCLEAR, gradient(k), strength, 0.25) for k in AXES),
+        fidelity=weighted_l2(25.0 / math.sqrt(shape[1] * shape[2])),
+        schedule=Schedule(steps=30, mu=1e-2, growth=1.2),
+    )
+
+
+def original(shape: Sequence[int], strength: float = 1.0) -> Model:
+    """sum_k ||D_k X||_* + lam ||Y - X||_1 (Peng et al. 2022)."""
+    lam = 3.0 / math.sqrt(shape[1] * shape[2]) / strength
+
+    def begin(problem: Problem, s: State) -> State:
+        """mu = 1.25 / d and multipliers y / d, with d = max(sigma_1(y), max |y| / lam)."""
+        y = problem.measured
+        d = float(torch.linalg.matrix_norm(unfold_bands(y).double(), 2).amax())
+        d = max(d, float(y.abs().amax()) / lam)
+        data, pull = y / d, (y / -d).unsqueeze(-4)
+        return s._replace(m=(data, pull, pull, pull), mu=1.25 / d)
+
+    return Model(
+        terms=tuple(term(NUCLEAR, gradient(k), penalty=0.25) for k in AXES),
+        fidelity=l1(lam),
+        schedule=Schedule(steps=40, mu=1.0, growth=1.5),
+        begin=begin,
+    )
