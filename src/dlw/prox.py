@@ -243,5 +243,8 @@ def saturation_value(value_weight: float) -> Penalty:
     return Penalty("saturation value", prox, total)
 
 
-PENALTIES: tuple[Penalty, ...] = (L1, GROUP, NUCLEAR)
+SATURATION_VALUE = saturation_value(0.1)
+"""With the weight of SV-TV."""
+
+PENALTIES: tuple[Penalty, ...] = (L1, GROUP, NUCLEAR, SATURATION_VALUE)
 """Every convex penalty of the package: the laws are tested over this list."""

@@ -15,6 +15,7 @@ from torch.func import functional_call
 from dlw import fidelity, models, prox
 from dlw.nets.dlwnet import DLWnet2d, DLWnet3d
 from dlw.solver import Backward, Problem, Schedule, Solution, solve, start, step
+from dlw.train.loss import bilevel_loss
 from dlw.weighting import softmax_weights
 
 MODELS = ["nn", "tv", "tvs"]
@@ -145,6 +146,31 @@ def test_short_solves(name: str, backward: Backward) -> None:
         return solve(Problem(model, y, w), schedule, backward=backward).x
 
     assert gradcheck(run, (leaf(y), leaf(w)))
+
+
+@pytest.mark.parametrize("name", ["lrtv", "ctv", "e3dtv", "svtv"])
+@pytest.mark.parametrize("backward", ["unroll", "checkpoint"])
+def test_short_solves_of_complex_models(name: str, backward: Backward) -> None:
+    """Also through what a prox carries: the dual of lrtv, the bases of e3dtv."""
+    y, w = instance(3, 3, 4)
+    model = models.build(name, y.shape, strength=0.1)
+    schedule = replace(model.schedule, steps=4)
+
+    def run(y: Tensor, w: Tensor) -> Tensor:
+        return solve(Problem(model, y, w), schedule, backward=backward).x
+
+    assert gradcheck(run, (leaf(y), leaf(w)))
+
+
+@pytest.mark.parametrize("name", ["lrtv", "ctv", "e3dtv", "svtv"])
+def test_training_can_look_through_complex_models(name: str) -> None:
+    """Where nothing is left of the differences as well: the gradient is finite, and not zero."""
+    y = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    logits = torch.zeros_like(y).requires_grad_()
+    loss, _ = bilevel_loss(logits, y, torch.zeros_like(y), [name])
+    (got,) = torch.autograd.grad(loss, logits)
+    assert bool(torch.isfinite(got).all())
+    assert bool(got.any())
 
 
 # Networks

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dlw.operators import BAND, COL, ROW, Operator, gradient, identity, invert
+from dlw.operators import BAND, COL, OPPONENT, ROW, Operator, gradient, identity, invert, opponent
 
 OPERATORS = [identity] + [
     gradient(*axes) for n in (1, 2, 3) for axes in permutations((BAND, ROW, COL), n)
@@ -44,6 +44,37 @@ def test_adjoint(k: Operator, shape: tuple[int, ...]) -> None:
     kx = k.apply(x)
     u = normal(tuple(kx.shape), 1)
     close((kx * u).sum(), (x * k.adjoint(u)).sum())
+
+
+OPEN = [gradient(*axes, wrap=False) for axes in [(ROW,), (COL,), (ROW, COL), (BAND, ROW)]]
+COLOUR = [opponent(identity), opponent(gradient(ROW, COL))]
+
+
+@pytest.mark.parametrize("k", OPEN, ids=lambda k: k.name)
+@quick
+@given(shape=shapes)
+def test_adjoint_of_open_lines(k: Operator, shape: tuple[int, ...]) -> None:
+    test_adjoint.hypothesis.inner_test(k, shape)
+
+
+@pytest.mark.parametrize("k", COLOUR, ids=lambda k: k.name)
+@quick
+@given(size=st.tuples(sizes, sizes))
+def test_colour(k: Operator, size: tuple[int, int]) -> None:
+    test_adjoint.hypothesis.inner_test(k, (3, *size))
+    test_symbol.hypothesis.inner_test(k, (3, *size))
+
+
+def test_opponent_channels() -> None:
+    """P is a rotation, and grey has no saturation."""
+    p = torch.tensor(OPPONENT, dtype=torch.float64)
+    close(p @ p.T, torch.eye(3, dtype=torch.float64))
+    close((p @ torch.ones(3, dtype=torch.float64))[:2], torch.zeros(2, dtype=torch.float64))
+
+
+def test_open_lines_end() -> None:
+    x = torch.arange(4.0).view(1, 1, 4)
+    assert gradient(COL, wrap=False).apply(x).flatten().tolist() == [1, 1, 1, 0]
 
 
 @every_operator

@@ -11,10 +11,10 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from dlw import fidelity, prox
+from dlw import factors, fidelity, prox
 
-SMALL = {"nuclear": (1, 2, 3, 1)}
-"""Shapes for the numerical minimiser, six unknowns each; the default has groups of two."""
+SMALL = {"nuclear": (1, 2, 3, 1), "basis": (1, 2, 1, 1)}
+"""Shapes for the numerical minimiser, six unknowns or fewer; the default has groups of two."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,19 @@ def spectral_ball(z: Tensor, s: float) -> Tensor:
     return torch.from_numpy(cut).view_as(z)
 
 
-BALLS = {"l1": l1_ball, "group": group_ball, "nuclear": spectral_ball}
+def colour_balls(z: Tensor, s: float) -> Tensor:
+    def into(part: Tensor, radius: float) -> Tensor:
+        return part * (radius / part.norm(dim=(-4, -3), keepdim=True)).clamp_max(1)
+
+    return torch.cat([into(z[..., :2, :, :], 1.0), into(z[..., 2:, :, :], 0.1)], -3)
+
+
+BALLS = {
+    "l1": l1_ball,
+    "group": group_ball,
+    "nuclear": spectral_ball,
+    "saturation value": colour_balls,
+}
 
 
 def penalty(g: prox.Penalty) -> Map:
@@ -81,6 +93,24 @@ MAKERS = {g.name: (lambda shape, g=g: penalty(g)) for g in prox.PENALTIES} | {
     for name in ("weighted_l2", "l1", "l2_sparse")
 }
 
+
+
+def in_a_basis(shape: tuple[int, ...]) -> Map:
+    """||V'u||_1 with a fixed orthonormal V across the bands."""
+    basis = torch.linalg.qr(normal((shape[-3], shape[-3]), 12)).Q
+
+    def turned(z: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
+        return (basis @ f(basis.mT @ z.flatten(-2))).view_as(z)
+
+    return Map(
+        "basis",
+        lambda v, t: prox.basis_soft(v.flatten(-2), t, basis, adapt=False)[0].view_as(v),
+        lambda u: (basis.mT @ u.flatten(-2)).abs().sum(),
+        lambda z, s: turned(z, lambda c: c.clamp(-1, 1)),
+    )
+
+
+MAKERS["basis"] = in_a_basis
 every_map = pytest.mark.parametrize("name", MAKERS)
 every_shape = pytest.mark.parametrize("shape", [(2, 3, 4, 2), (3, 5, 2, 1), (1, 1, 1, 1)], ids=str)
 every_t = pytest.mark.parametrize("t", [0.05, 0.8, 5.0])
@@ -203,3 +233,65 @@ def test_svt_adds_up_many_pixels() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_svt_of_nothing(dtype: torch.dtype) -> None:
     assert not prox.svt(torch.zeros(4, 9, dtype=dtype), 0.1).any()
+
+
+# Maps that are found by an inner iteration, or that are not convex
+
+
+@pytest.mark.parametrize("t", [0.1, 1.0])
+@pytest.mark.parametrize("shape", [(2, 4, 5), (1, 1, 6), (2, 1, 3, 3)], ids=str)
+def test_total_variation(shape: tuple[int, ...], t: float) -> None:
+    """The primal value meets the dual one: no other image is better."""
+    v = normal(shape, 13)
+    start = torch.zeros_like(prox.GRADIENT.apply(v))
+    u, dual = prox.tv_prox(v, t, start, passes=3000)
+    assert float(dual.norm(dim=-4).max()) <= 1 + 1e-12
+    primal = t * prox.GRADIENT.apply(u).norm(dim=-4).sum() + 0.5 * (u - v).square().sum()
+    bound = 0.5 * (v.square().sum() - (v - t * prox.GRADIENT.adjoint(dual)).square().sum())
+    assert float(primal - bound) <= 1e-6 * float(v.square().sum())
+    # A few passes from the dual of an earlier call are as good as many from nothing.
+    warm, _ = prox.tv_prox(v, t, dual, passes=2)
+    torch.testing.assert_close(warm, u, rtol=0, atol=1e-4)
+
+
+def test_a_basis_adapts_downhill() -> None:
+    """Each pass lowers t ||U||_1 + 1/2 ||v - V U||^2, and V stays orthonormal."""
+    v, t = normal((7, 60), 14), 0.4
+    basis = torch.eye(7, 3, dtype=torch.float64)
+    values = []
+    for _ in range(30):
+        u, basis = prox.basis_soft(v, t, basis)
+        torch.testing.assert_close(basis.mT @ basis, torch.eye(3, dtype=torch.float64))
+        scores = basis.mT @ u
+        values.append(float(t * scores.abs().sum() + 0.5 * (v - u).square().sum()))
+    assert all(b <= a + 1e-9 for a, b in zip(values, values[1:], strict=False))
+    assert values[-1] < values[0]
+
+
+def test_a_basis_that_is_not_used_stays() -> None:
+    basis = torch.linalg.qr(normal((5, 2), 15)).Q
+    u, new = prox.basis_soft(normal((5, 9), 16), 100.0, basis)
+    assert not u.any()
+    torch.testing.assert_close(new, basis)
+
+
+def test_leading_vectors() -> None:
+    v = normal((6, 50), 17)
+    left = torch.linalg.svd(v).U[:, :2]
+    found = prox.leading(v, 2)
+    torch.testing.assert_close(found @ found.mT, left @ left.mT)
+    assert abs(float(found[:, 0] @ left[:, 0])) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("t", [0.05, 0.8])
+def test_one_reweighting(t: float) -> None:
+    """s = sign(r) max(|r| - t w c / |r|, 0) is the weighted soft threshold with weight 1 / |r|."""
+    v, y, w = normal((2, 3, 4), 18), normal((2, 3, 4), 19), normal((2, 3, 4), 20).abs()
+    w.view(-1)[::4] = 0
+    r = y - v
+    sparse = r.sign() * (r.abs() - t * 0.3 * w / r.abs()).clamp_min(0)
+    torch.testing.assert_close(fidelity.reweighted_l1(0.3).prox(v, t, y, w), y - sparse)
+    channels = normal((3, 2, 4, 5), 21)
+    norm = channels.norm(dim=-3, keepdim=True)
+    want = channels * (1 - t / norm / norm).clamp_min(0)
+    torch.testing.assert_close(factors.log_soft(channels, t), want)

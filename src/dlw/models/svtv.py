@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..fidelity import l2, weighted_l2
 from ..operators import COL, ROW, gradient, opponent
-from ..prox import saturation_value
+from ..prox import SATURATION_VALUE
 from ..solver import Model, Schedule, term
 
 BANDS = 3
@@ -17,7 +17,7 @@ EDGES = opponent(gradient(ROW, COL))
 def build(shape: Sequence[int], strength: float = 1.0) -> Model:
     """Smooth saturation and value: tau (sum |D(p1, p2)| + 0.1 |D p3|), colour (DLW-SVTV)."""
     return Model(
-        terms=(term(saturation_value(0.1), EDGES, strength=0.1 * strength),),
+        terms=(term(SATURATION_VALUE, EDGES, strength=0.1 * strength),),
         fidelity=weighted_l2(),
         schedule=Schedule(steps=20, mu=0.1, growth=1.05),
     )
@@ -27,7 +27,7 @@ def original(shape: Sequence[int], strength: float = 1.0, *, noise: float = 0.05
     """alpha (sum |D(p1, p2)| + 0.1 |D p3|) + 1/2 ||Y - X||^2, opponent channels p (Jia et al.)."""
     alpha = 0.01 * noise * math.sqrt(3 * shape[1] * shape[2])
     return Model(
-        terms=(term(saturation_value(0.1), EDGES, strength=alpha * strength),),
+        terms=(term(SATURATION_VALUE, EDGES, strength=alpha * strength),),
         fidelity=l2(),
         schedule=Schedule(steps=100, mu=0.01, order=("data", "image", "terms")),
     )

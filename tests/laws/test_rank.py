@@ -1,0 +1,55 @@
+"""The estimated rank is the true one where there is one, whatever the noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from dlw.rank import estimate_rank
+
+
+def scene(rank: int, bands: int = 20, side: int = 48) -> tuple[np.ndarray, np.random.Generator]:
+    """Smooth maps times independent spectra, (band, row, col), values of order one half."""
+    rng = np.random.default_rng(rank)
+    i = np.linspace(0, np.pi, side)
+    maps = np.stack([np.outer(np.cos(k * i), np.cos((rank - k) * i)) for k in range(rank)])
+    spectra = np.linalg.qr(rng.standard_normal((bands, rank)))[0] * 0.5 * np.sqrt(bands)
+    return np.tensordot(spectra, maps, 1), rng
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("level", [0.02, 0.15])
+def test_gaussian_noise_of_every_level(rank: int, level: float) -> None:
+    """Bands differ by a factor of five in noise."""
+    clean, rng = scene(rank)
+    sigma = level * np.linspace(0.4, 2.0, clean.shape[0])[:, None, None]
+    y = torch.from_numpy(clean + sigma * rng.standard_normal(clean.shape)).float()
+    assert estimate_rank(y, torch.ones_like(y)) == rank
+
+
+@pytest.mark.parametrize("rank", [2, 4])
+def test_impulses_do_not_count_if_the_weights_see_them(rank: int) -> None:
+    clean, rng = scene(rank)
+    y = clean + 0.05 * rng.standard_normal(clean.shape)
+    hit = rng.random(clean.shape) < np.linspace(0, 0.4, clean.shape[0])[:, None, None]
+    y[hit] = 4 * rng.integers(0, 2, hit.sum()) - 2
+    # Heavy tails, as the weights of a network have.
+    w = np.where(hit, 1e-3, rng.lognormal(0, 0.5, clean.shape))
+    assert estimate_rank(torch.from_numpy(y), torch.from_numpy(w)) == rank
+
+
+def test_voxels_without_weight_have_no_part() -> None:
+    clean, rng = scene(3)
+    y = torch.from_numpy(clean + 0.05 * rng.standard_normal(clean.shape))
+    w = torch.from_numpy((rng.random(clean.shape) > 0.3).astype(float))
+    wild = torch.where(w > 0, y, 1e3 * torch.rand(y.shape, dtype=torch.float64))
+    assert estimate_rank(y, w) == estimate_rank(wild, w) == 3
+
+
+@pytest.mark.parametrize("bands", [1, 4])
+def test_limits(bands: int) -> None:
+    noise = torch.randn(bands, 16, 16, generator=torch.Generator().manual_seed(0))
+    assert estimate_rank(noise, torch.ones_like(noise)) == 1
+    smooth = torch.linspace(0, 1, 16).expand(bands, 16, 16)
+    assert estimate_rank(smooth, torch.ones_like(smooth)) == 1
