@@ -10,6 +10,7 @@ passes for B with the reweighted group threshold of the logarithm.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,6 +39,20 @@ def factorise(y: Tensor, rank: int) -> Factors:
     spectra = leading(unfold_bands(y), rank)
     maps = torch.matmul(spectra.mT, unfold_bands(y))
     return Factors(spectra, maps.view(*maps.shape[:-1], *y.shape[-2:]))
+
+
+def scattered(y: Tensor, rank: int) -> Factors:
+    """Factors that say nothing: the fractional parts of k^2 times the golden ratio, k = 1, 2, ...
+
+    They are spread evenly over [0, 1) and take the place of the random start of the original program.
+    """
+
+    def spread(*shape: int) -> Tensor:
+        k = torch.arange(1, math.prod(shape) + 1, dtype=torch.float64, device=y.device)
+        values = (k * k * (0.5 * (1.0 + math.sqrt(5.0)))).frac().view(shape)
+        return values.to(y.dtype).expand(*y.shape[:-3], *shape)
+
+    return Factors(spread(y.shape[-3], rank), spread(rank, *y.shape[-2:]))
 
 
 @dataclass(frozen=True)

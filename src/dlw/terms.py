@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from .factors import FactorPenalty, Factors, factorise
+from .factors import FactorPenalty, Factors, factorise, scattered
 from .operators import Operator
 from .prox import GRADIENT, basis_soft, leading, tv_prox, unfold_bands
 from .solver import Carry, Term
@@ -55,10 +55,16 @@ def shared_basis(
     return Term(prox, operator, start=start)
 
 
-def product(rank: int, penalty: FactorPenalty) -> Term:
-    """x = A B with a penalty on both factors; the carry is (A, B)."""
+def product(
+    rank: int, penalty: FactorPenalty, first: Literal["leading", "scattered"] = "leading"
+) -> Term:
+    """x = A B with a penalty on both factors; the carry is (A, B).
+
+    They start from the leading singular vectors of y, or from numbers that say nothing.
+    """
 
     def prox(v: Tensor, t: float, old: Carry) -> tuple[Tensor, Carry]:
         return penalty(v, t, Factors(*old))
 
-    return Term(prox, start=lambda v: factorise(v, rank))
+    make = factorise if first == "leading" else scattered
+    return Term(prox, start=lambda v: make(v, rank))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -92,7 +93,6 @@ MAKERS = {g.name: (lambda shape, g=g: penalty(g)) for g in prox.PENALTIES} | {
     f"data {name}": (lambda shape, name=name: data_term(name, shape))
     for name in ("weighted_l2", "l1", "l2_sparse")
 }
-
 
 
 def in_a_basis(shape: tuple[int, ...]) -> Map:
@@ -264,7 +264,7 @@ def test_a_basis_adapts_downhill() -> None:
         torch.testing.assert_close(basis.mT @ basis, torch.eye(3, dtype=torch.float64))
         scores = basis.mT @ u
         values.append(float(t * scores.abs().sum() + 0.5 * (v - u).square().sum()))
-    assert all(b <= a + 1e-9 for a, b in zip(values, values[1:], strict=False))
+    assert all(b <= a + 1e-9 for a, b in pairwise(values))
     assert values[-1] < values[0]
 
 

@@ -73,7 +73,7 @@ def svtv(x: cp.Expression, shape: tuple[int, ...], model: Model) -> cp.Expressio
     p = np.array(OPPONENT) @ x
     edges = [lines(p, shape, a) for a in (1, 2)]
     saturation = lengths([e[k : k + 1] for e in edges for k in (0, 1)])
-    return tau * (saturation + 0.1 * lengths([e[2:] for e in edges]))
+    return tau * (saturation + 0.5 * lengths([e[2:] for e in edges]))
 
 
 def e3dtv(x: cp.Expression, shape: tuple[int, ...], model: Model) -> cp.Expression:
@@ -89,7 +89,7 @@ def fixed_basis(shape: tuple[int, ...]) -> Model:
 
 BUILD: dict[str, tuple[Callable[..., Model], Callable[..., cp.Expression]]] = {
     # A rank limit as large as the number of bands is none.
-    "lrtv": (lambda s: models.build("lrtv", s, rank=s[0], strength=0.1), lrtv),
+    "lrtv": (lambda s: models.build("lrtv", s, rank=s[0], strength=0.3), lrtv),
     "ctv": (lambda s: models.build("ctv", s, strength=0.3), ctv),
     "svtv": (lambda s: models.build("svtv", s), svtv),
     "e3dtv": (fixed_basis, e3dtv),

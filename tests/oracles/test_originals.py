@@ -1,6 +1,6 @@
 """The published models against outputs of their authors' programs, on the same noisy cubes.
 
-The programs start from random numbers and ours from the data, so that cubes agree closely only where the
+The programs start from random numbers and ours do not, so that cubes agree closely only where the
 start does not matter (ctv) or is stored with the output (lrtfdfr); elsewhere the PSNR has to.
 """
 
@@ -84,11 +84,11 @@ def test_first_steps_of_e3dtv() -> None:
     assert relative(seen[12], want["X12"]) <= 0.02
 
 
-def test_factors_from_the_data_do_as_well_as_stored_ones() -> None:
+def test_factors_without_random_numbers_do_as_well() -> None:
     cubes, want = arrays("input_ip31_case1"), arrays("lrtfdfr_ip31_case1")
     y, clean = cubes["noisy"], cubes["clean"].numpy()
     got = solve_original(lrtfdfr.original(y.shape, rank=4), y)
-    assert psnr(clean, got.numpy()) >= psnr(clean, want["out"].numpy()) - 0.3
+    assert psnr(clean, got.numpy()) >= psnr(clean, want["out"].numpy()) - 0.1
 
 
 def test_svtv() -> None:

@@ -16,11 +16,15 @@ AXES = (ROW, COL, BAND)
 
 
 def build(shape: Sequence[int], strength: float = 1.0) -> Model:
-    """Differences of low rank: tau sum_k ||D_k X||_* over row, column and band (DLW-CTV)."""
+    """Differences of low rank: sum_k ||D_k X||_* over row, column and band (CTV, weighted).
+
+    As in nn the data term carries c/sqrt(rows cols). Twenty steps; the result is the image.
+    """
+    scale = 35.0 / math.sqrt(shape[1] * shape[2])
     return Model(
         terms=tuple(term(NUCLEAR, gradient(k), strength, 0.25) for k in AXES),
-        fidelity=weighted_l2(25.0 / math.sqrt(shape[1] * shape[2])),
-        schedule=Schedule(steps=30, mu=1e-2, growth=1.2),
+        fidelity=weighted_l2(scale),
+        schedule=Schedule(steps=20, mu=0.1 * scale, growth=1.2),
     )
 
 

@@ -12,13 +12,16 @@ from ..terms import shared_basis
 
 
 def build(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = None) -> Model:
-    """Sparse differences of low rank: tau sum_k ||U_k||_1, D_k X = V_k U_k (DLW-E3DTV)."""
+    """Sparse differences of low rank: tau sum_k ||U_k||_1, D_k X = V_k U_k (DLW-E3DTV).
+
+    D_k are the differences along rows, columns and bands, V_k an orthonormal spectral basis of each,
+    found on the way. Thirty steps; the result is the smooth image.
+    """
     rank = rank or min(shape[0], 4 if shape[0] <= 40 else 5)
-    tau = 1e-4 * math.sqrt(shape[1] * shape[2]) * strength
     return Model(
-        terms=tuple(shared_basis(gradient(k), rank, tau) for k in (ROW, COL, BAND)),
+        terms=tuple(shared_basis(gradient(k), rank, 0.025 * strength) for k in (ROW, COL, BAND)),
         fidelity=weighted_l2(),
-        schedule=Schedule(steps=40, mu=1e-2, growth=1.5, order=("image", "terms", "data")),
+        schedule=Schedule(steps=30, mu=1e-2, growth=1.2),
         rank=rank,
     )
 

@@ -11,18 +11,19 @@ from ..solver import Model, Schedule, term
 from ..terms import total_variation
 
 
-def default_rank(bands: int) -> int:
-    """3 for cameras with some 31 bands, 5 for remote sensing (the paper's values)."""
-    return min(bands, 3 if bands <= 40 else 5)
-
-
 def build(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = None) -> Model:
-    """Low rank and smooth in space: ||X||_* + tau TV(X), rank X <= rank (DLW-LRTV)."""
-    rank = rank or default_rank(shape[0])
+    """Low rank and smooth in space: ||X||_* + tau TV(X), rank X <= rank (DLW-LRTV).
+
+    As in nn the data term carries c/sqrt(rows cols), so that the threshold on the singular values and the
+    noise grow alike with the image; tau goes with it. Twenty steps; the result is the low-rank copy.
+    """
+    rank = rank or min(shape[0], 4 if shape[0] <= 40 else 5)
+    scale = 40.0 / math.sqrt(shape[1] * shape[2])
+    smooth = total_variation(0.0125 * scale * strength, passes=3)
     return Model(
-        terms=(term(nuclear_of_rank(rank), strength=strength), total_variation(0.002 * strength)),
-        fidelity=weighted_l2(0.14),
-        schedule=Schedule(steps=40, mu=1e-2, growth=1.5),
+        terms=(term(nuclear_of_rank(rank), strength=strength), smooth),
+        fidelity=weighted_l2(scale),
+        schedule=Schedule(steps=20, mu=0.033 * scale, growth=1.2),
         central="data",
         output=0,
         rank=rank,
@@ -31,7 +32,7 @@ def build(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = Non
 
 def original(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = None) -> Model:
     """||X||_* + 2 tau TV(X) + lam ||Y - X||_1, rank X <= rank (He et al. 2016)."""
-    rank = rank or default_rank(shape[0])
+    rank = rank or min(shape[0], 4 if shape[0] <= 40 else 10)
     return Model(
         terms=(term(nuclear_of_rank(rank)), total_variation(0.03 * strength, passes=10)),
         fidelity=l1(10.0 / math.sqrt(shape[1] * shape[2])),
