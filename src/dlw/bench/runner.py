@@ -20,7 +20,7 @@ from .. import __version__, models, noise, store
 from ..errors import BadFile, DlwError
 from ..metrics import psnr, scores
 from ..noise import Noisy
-from ..solver import Problem, solve
+from ..solver import Model, Problem, solve
 from ..weighting import Net, Source, resolve, wants_original
 from .cases import Case, Scene
 from .tables import REFERENCE, Row, Table
@@ -228,5 +228,24 @@ def _solve(
     else:
         strength = float(case.strength)
     x = restore(strength)
+    used = models.build(case.model, y.shape, strength, original=wants_original(source))
     seconds = {"seconds": round(time.perf_counter() - begin, 3), "seconds_weights": round(spent, 3)}
-    return {**scores(scene.data, x.numpy()), "strength_used": strength, **seconds}
+    return {
+        **scores(scene.data, x.numpy()),
+        "strength_used": strength,
+        "settings": settings(used),
+        **seconds,
+    }
+
+
+def settings(model: Model) -> str:
+    """How a model is run, in a few words.
+
+    >>> settings(models.build("tv", (31, 64, 64)))
+    'data term weighted_l2, 20 steps, mu 0.1 growing by 1.05'
+    """
+    plan = model.schedule
+    words = [f"data term {model.fidelity.name}"]
+    words += [] if model.rank is None else [f"rank {model.rank}"]
+    words += [f"{plan.steps} steps", f"mu {plan.mu:.3g} growing by {plan.growth:g}"]
+    return ", ".join(words)
