@@ -20,6 +20,7 @@ from .bench.command import register as register_bench
 from .commands import register as register_commands
 from .errors import BadOption, DlwError
 from .options import (
+    AutoStrengthOption,
     AxesOption,
     In,
     JsonOption,
@@ -44,7 +45,7 @@ from .view.command import register as register_view
 
 if TYPE_CHECKING:
     from .cube import Cube
-    from .denoising import Range, Result
+    from .denoising import Range, Result, Strength
     from .weighting import Source
 
 app = typer.Typer(
@@ -84,7 +85,7 @@ def denoise(
     target: Out,
     model: ModelOption = "nn",
     weights: WeightsOption = "N+T+TS",
-    strength: StrengthOption = 1.0,
+    strength: AutoStrengthOption = "1",
     rank: RankOption = None,
     schedule: ScheduleOption = ScheduleChoice.paper,
     range: RangeOption = "auto",
@@ -104,13 +105,14 @@ def denoise(
     from . import io
 
     check_places([target, save_weights], overwrite, source)
-    limits, chosen = _range(range), _source(model, weights, strength, rank)
+    limits, amount = _range(range), _strength(strength)
+    chosen = _source(model, weights, 1.0 if amount == "auto" else amount, rank)
     cube = io.open_cube(source, key=key, axes=axes, nodata=nodata)
     io.check_save(target, cube)
     if save_weights is not None:
         io.check_save(save_weights, as_float32(cube, cube.data, "weights"))
     console.notes(cube, quiet or as_json)
-    result = _solve(cube, model, chosen, strength, rank, schedule, limits, seed, quiet or as_json)
+    result = _solve(cube, model, chosen, amount, rank, schedule, limits, seed, quiet or as_json)
     failed = strict and not result.report.converged
     clipped = None
     if not failed:
@@ -245,6 +247,16 @@ def _rank(text: str | None) -> int | Literal["auto"] | None:
     return int(text)
 
 
+def _strength(text: str) -> Strength:
+    """'auto' or a number."""
+    if text == "auto":
+        return "auto"
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"--strength is a number or auto, not '{text}'") from None
+
+
 def _source(model: str, weights: str, strength: float, rank: str | None) -> Source:
     """The weight source, after model, strength and rank have been checked as well."""
     from .models import find
@@ -265,7 +277,7 @@ def _solve(
     cube: Cube,
     model: str,
     source: Source,
-    strength: float,
+    strength: Strength,
     rank: str | None,
     schedule: ScheduleChoice,
     limits: Range,
@@ -278,7 +290,8 @@ def _solve(
 
     steps = None
     if schedule is ScheduleChoice.paper:
-        built = registered.build(model, cube.shape, strength, original=wants_original(source))
+        known = 1.0 if strength == "auto" else strength
+        built = registered.build(model, cube.shape, known, original=wants_original(source))
         steps = built.schedule.steps * source.rounds
     with console.progress(steps, silent) as watch:
         return run_denoise(

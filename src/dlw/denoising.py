@@ -21,12 +21,14 @@ from .io import save_cube
 from .noise import Truth
 from .rank import estimate_rank
 from .solver import Model, Problem, Schedule, Solution, State, solve
-from .weighting import DEFAULT, Product, Source, Spec, resolve, wants_original
+from .strength import CAUTION, Choice, choose
+from .weighting import DEFAULT, Product, Source, Spec, follows_noise, resolve, wants_original
 
 DEFAULT_MODEL = "nn"
 
 Range = Literal["auto", "minmax"] | tuple[float, float]
 ScheduleName = Literal["paper", "converged"]
+Strength = float | Literal["auto"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Report:
     seed: int | None
     versions: dict[str, str]
     threads: int
+    choice: dict[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -60,8 +63,10 @@ class Report:
     @property
     def title(self) -> str:
         """The model with its rank and strength."""
-        name = f"original {self.model}" if self.original else self.model
-        return name + (f", rank {self.rank}" if self.rank else "") + f", strength {self.strength:g}"
+        words = [f"original {self.model}" if self.original else self.model]
+        words += [f"rank {self.rank}"] if self.rank else []
+        how = "" if self.choice is None else f" (auto, {self.choice['rule']})"
+        return ", ".join([*words, f"strength {self.strength:.4g}{how}"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +173,7 @@ def denoise(
     *,
     model: str = DEFAULT_MODEL,
     weights: Spec = DEFAULT,
-    strength: float = 1.0,
+    strength: Strength = 1.0,
     rank: int | Literal["auto"] | None = None,
     schedule: ScheduleName | Schedule = "paper",
     range: Range = "auto",
@@ -188,7 +193,8 @@ def denoise(
             "robust", "mixture", a file, an array, or a product of these (see
             :func:`dlw.weighting.resolve`); or "original": no weights, and the published version
             of the model with its own data term.
-        strength: 1 is the published setting; larger is smoother.
+        strength: 1 is the published setting; larger is smoother. "auto" takes the one with the
+            smallest estimated risk (see :mod:`dlw.strength`); the report holds the curve.
         rank: of models that have one; None is the published value, "auto" estimates it from the
             cube and the weights (:func:`dlw.rank.estimate_rank`).
         schedule: "paper" runs the steps the networks are trained with, "converged" runs to a
@@ -207,31 +213,42 @@ def denoise(
     begin = time.perf_counter()
     if not isinstance(cube, Cube):
         cube = Cube.from_array(cube)
-    if not np.isfinite(strength):
+    if isinstance(strength, str) and strength != "auto":
+        raise BadOption(f"strength must be a number or 'auto', not '{strength}'")
+    if strength != "auto" and not np.isfinite(strength):
         raise BadOption(f"strength must be a finite number, not {strength}")
     source = resolve(weights, truth)
     ready = prepare(cube, range)
     source = _on_bands(source, ready.use)
     original = wants_original(source)
     models.find(model, original=original, rank=rank)
-    built: Model | None = None
+    t0 = time.perf_counter()
+    w = source(ready.y, ready.valid)
+    known = estimate_rank(ready.y, w) if rank == "auto" else rank
+
+    def build(strength: float) -> Model:
+        return models.build(model, ready.y.shape, strength, original=original, rank=known)
+
+    spent = {"weights": time.perf_counter() - t0, "solve": 0.0}
+    choice: Choice | None = None
+    if strength == "auto":
+        t0 = time.perf_counter()
+        choice = _choose(source, ready, w, build, schedule)
+        strength = choice.strength
+        spent["strength"] = time.perf_counter() - t0
+    built = build(strength)
+    plan = _schedule(schedule, built.schedule)
     x: Tensor | None = None
     solution: Solution | None = None
-    w = ready.y
-    spent = {"weights": 0.0, "solve": 0.0}
     for _ in _range(source.rounds):
         t0 = time.perf_counter()
-        w = source(ready.y, ready.valid, x)
+        if x is not None:
+            w = source(ready.y, ready.valid, x)
         t1 = time.perf_counter()
-        if built is None:
-            known = estimate_rank(ready.y, w) if rank == "auto" else rank
-            built = models.build(model, ready.y.shape, strength, original=original, rank=known)
-            plan = _schedule(schedule, built.schedule)
         solution = solve(Problem(built, ready.y, w), plan, watch=watch)
         x = solution.x
         spent["weights"] += t1 - t0
         spent["solve"] += time.perf_counter() - t1
-    assert built is not None
     assert solution is not None
     assert x is not None
     restored = _put_back(cube, ready, x)
@@ -260,11 +277,33 @@ def denoise(
         seed=seed,
         versions={"dlw": __version__, "torch": torch.__version__, "numpy": np.__version__},
         threads=torch.get_num_threads(),
+        choice=None if choice is None else choice.as_dict(),
     )
     return Result(restored, full, report, cube)
 
 
 _range = range
+
+
+def _choose(
+    source: Source,
+    ready: Prepared,
+    w: Tensor,
+    build: Callable[[float], Model],
+    schedule: ScheduleName | Schedule,
+) -> Choice:
+    """The strength for an image. Weights that follow the restored image are taken at strength 1."""
+    for _ in _range(source.rounds - 1):
+        built = build(1.0)
+        x = solve(Problem(built, ready.y, w), _schedule(schedule, built.schedule)).x
+        w = source(ready.y, ready.valid, x)
+    return choose(
+        build,
+        ready.y,
+        w,
+        lambda m: _schedule(schedule, m.schedule),
+        caution=CAUTION if follows_noise(source) else 1.0,
+    )
 
 
 def predict_weights(

@@ -45,6 +45,14 @@ RankOption = Annotated[
         "--rank", metavar="N|auto", help="Rank, of models that have one; 'auto' estimates it."
     ),
 ]
+AutoStrengthOption = Annotated[
+    str,
+    typer.Option(
+        "--strength",
+        metavar="NUMBER|auto",
+        help="1 is the published setting; larger is smoother; auto: smallest estimated risk.",
+    ),
+]
 ScheduleOption = Annotated[
     ScheduleChoice,
     typer.Option("--schedule", help="Steps the networks were trained with, or to a tolerance."),

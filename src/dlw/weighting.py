@@ -286,6 +286,13 @@ class Product:
         return normalised(w, valid)
 
 
+def follows_noise(source: Source) -> bool:
+    """Whether the weight of a voxel depends on the noise of that voxel."""
+    if isinstance(source, Product):
+        return any(follows_noise(s) for s in source.sources)
+    return not isinstance(source, Uniform | Precision | Oracle | Given)
+
+
 TILE_BYTES = 64 * 2**20
 """Memory of one activation of a tile; small enough for the cache levels that matter."""
 
