@@ -31,8 +31,9 @@ from . import models
 from .errors import BadOption
 from .solver import Model
 
-EPS = 0.1
-"""eps at which U ranks networks well; the floor of the shipped weights is eps = 0.01."""
+EPS = 1.0
+"""eps at which U ranks networks: the mean weight. Below 0.3 the second term, with 1/eps^4, is all that
+counts, and U then ranks the networks for nn worse (``dlw bench theory``)."""
 
 
 def regulariser(model: Model) -> Callable[[Tensor], Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,18 +13,43 @@ from ..errors import BadOption, unknown_name
 from .tables import TABLES, Table
 
 
-def classify(out: Path, quiet: bool) -> None:
+@dataclass(frozen=True)
+class Asked:
+    """What an experiment that is not a table may be told."""
+
+    out: Path
+    data: Path | None = None
+    crop: int | None = None
+    only: tuple[str, ...] = ()
+    records: Path | None = None
+    quiet: bool = False
+
+
+def classify(asked: Asked) -> None:
     """Land cover of Indian Pines before and after denoising."""
     from ..scenes import indian_pines
     from .classify import run
 
     cube, labels = indian_pines()
-    run(cube, labels, out, report=None if quiet else typer.echo)
-    typer.echo(f"written: {out / 'classify.md'}, {out / 'classify.png'}")
+    run(cube, labels, asked.out, report=None if asked.quiet else typer.echo)
+    typer.echo(f"written: {asked.out / 'classify.md'}, {asked.out / 'classify.png'}")
 
 
-EXPERIMENTS: dict[str, Callable[[Path, bool], None]] = {"classify": classify}
-"""Experiments that are not a table of noise cases, by name: (output folder, quiet)."""
+def theory(asked: Asked) -> None:
+    """Rank correlation of the divergence U with the measured PSNR."""
+    from .cases import load_scenes
+    from .theory import run
+
+    clean = None
+    if asked.data is not None:
+        clean = load_scenes(asked.data, crop=asked.crop, only=asked.only)[0]
+    paths = run(clean, asked.records, asked.out)
+    typer.echo(paths[0].read_text(encoding="utf-8"))
+    typer.echo("written: " + ", ".join(map(str, paths)))
+
+
+EXPERIMENTS: dict[str, Callable[[Asked], None]] = {"classify": classify, "theory": theory}
+"""Experiments that are not a table of noise cases, by name."""
 
 
 def bench(
@@ -40,21 +65,25 @@ def bench(
     cases: Annotated[str, typer.Option(help="noise cases, separated by commas")] = "",
     models: Annotated[str, typer.Option(help="models in place of the table's, with commas")] = "",
     seeds: Annotated[int, typer.Option(min=1, help="noise draws per scene and case")] = 3,
+    records_of: Annotated[
+        Path | None,
+        typer.Option("--records", help="theory: records of 'dlw bench simple' (.jsonl)"),
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="processes")] = 1,
     pictures: Annotated[bool, typer.Option(help="draw the last scene")] = True,
     quiet: Annotated[bool, typer.Option(help="no progress")] = False,
 ) -> None:
     """Fill a table of the paper on your scenes; a run that was stopped goes on where it was."""
+    only = tuple(s.strip() for s in scenes.split(",") if s.strip())
     if table in EXPERIMENTS:
-        return EXPERIMENTS[table](out, quiet)
+        return EXPERIMENTS[table](Asked(out, data, crop or None, only, records_of, quiet))
+    chosen = pick(table, cases, models)
     if data is None:
-        raise BadOption(f"the table {table} needs a folder with clean scenes: --data DIR")
+        raise BadOption(f"the table '{table}' needs clean scenes: add --data FOLDER")
     # Imported here, because torch takes seconds and ``dlw --help`` should not.
     from . import figures, report, runner
     from .cases import load_scenes
 
-    chosen = pick(table, cases, models)
-    only = tuple(s.strip() for s in scenes.split(",") if s.strip())
     found, left_out = load_scenes(
         data, crop=crop or None, bands=bands or None, only=only, colour=chosen.colour
     )
