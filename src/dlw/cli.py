@@ -39,6 +39,7 @@ from .options import (
     WeightsOption,
     as_float32,
     check_places,
+    parse_range,
 )
 from .train.command import register as register_train
 from .view.command import register as register_view
@@ -88,6 +89,10 @@ def denoise(
     strength: AutoStrengthOption = "1",
     rank: RankOption = None,
     schedule: ScheduleOption = ScheduleChoice.paper,
+    auto: Annotated[
+        bool,
+        typer.Option("--auto", help="Model, network and strength as 'dlw advise' recommends."),
+    ] = False,
     range: RangeOption = "auto",
     key: KeyOption = None,
     axes: AxesOption = None,
@@ -105,13 +110,21 @@ def denoise(
     from . import io
 
     check_places([target, save_weights], overwrite, source)
-    limits, amount = _range(range), _strength(strength)
+    limits, amount = parse_range(range), _strength(strength)
     chosen = _source(model, weights, 1.0 if amount == "auto" else amount, rank)
     cube = io.open_cube(source, key=key, axes=axes, nodata=nodata)
     io.check_save(target, cube)
     if save_weights is not None:
         io.check_save(save_weights, as_float32(cube, cube.data, "weights"))
     console.notes(cube, quiet or as_json)
+    if auto:
+        from .advise import advise
+        from .models import find
+
+        found = advise(cube, range=limits)
+        model, amount = found.model, found.strength
+        rank = str(found.rank) if find(model).takes_rank else None
+        chosen = _source(model, found.network, amount, rank)
     result = _solve(cube, model, chosen, amount, rank, schedule, limits, seed, quiet or as_json)
     failed = strict and not result.report.converged
     clipped = None
@@ -155,7 +168,7 @@ def weights(
     from .denoising import predict_weights, usable_bands
 
     check_places([target], overwrite, source)
-    limits, chosen = _range(range), _source(model, weights, strength, rank)
+    limits, chosen = parse_range(range), _source(model, weights, strength, rank)
     cube = io.open_cube(source, key=key, axes=axes, nodata=nodata)
     io.check_save(target, as_float32(cube, cube.data, "weights"))
     console.notes(cube, quiet or as_json)
@@ -217,23 +230,6 @@ for register in PARTS:
 
 
 # --- checks before the work
-
-
-def _range(text: str) -> Range:
-    """'auto', 'minmax', or two numbers with a comma or a blank between them."""
-    if text == "auto":
-        return "auto"
-    if text == "minmax":
-        return "minmax"
-    try:
-        low, high = (float(part) for part in text.replace(",", " ").split())
-    except ValueError:
-        raise typer.BadParameter(
-            f"--range is auto, minmax or two numbers such as '0,1', not '{text}'"
-        ) from None
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise BadOption(f"--range needs two numbers, the lower one first, not '{text}'")
-    return low, high
 
 
 def _rank(text: str | None) -> int | Literal["auto"] | None:

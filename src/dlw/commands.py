@@ -19,8 +19,10 @@ from .options import (
     Out,
     OverwriteOption,
     QuietOption,
+    RangeOption,
     as_float32,
     check_places,
+    parse_range,
 )
 
 if TYPE_CHECKING:
@@ -54,6 +56,28 @@ def info(
         },
         line=False,
     )
+
+
+def advise(
+    source: In,
+    range_: RangeOption = "auto",
+    key: KeyOption = None,
+    axes: AxesOption = None,
+    nodata: NodataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Look at a noisy cube: noise per band, broken columns, and what to denoise it with."""
+    from . import io
+    from .advise import advise as look
+
+    cube = io.open_cube(source, key=key, axes=axes, nodata=nodata)
+    found = look(cube, range=parse_range(range_))
+    if as_json:
+        console.print_json({"input": source, **found.as_dict(), "bad_bands": found.bad_bands})
+        return
+    console.table(("advice", "why"), console.advice(found))
+    flags = f"-m {found.model} -w {found.network} --strength {found.strength:.3g}"
+    console.out.print(f"dlw denoise {source} OUT {flags}", markup=False)
 
 
 def models(as_json: JsonOption = False) -> None:
@@ -252,5 +276,5 @@ def _comparable(clean: str, a: Cube, restored: str, b: Cube, scale: bool) -> tup
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    for command in (info, models, nets, noise, score, import_weights):
+    for command in (info, advise, models, nets, noise, score, import_weights):
         app.command(command.__name__.replace("_", "-"))(command)

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from .advise import Advice
     from .cube import Cube
     from .denoising import Report
     from .solver import State
@@ -77,6 +78,48 @@ def facts(
         "weight map": save_weights,
         "output": target,
     }
+
+
+def advice(found: Advice) -> list[tuple[str, str]]:
+    """The recommendation and what was seen, a row each."""
+    rows = [
+        (f"model {found.model}", found.reasons["model"]),
+        (f"network {found.network}", found.reasons["network"]),
+        (f"strength {found.strength:.3g}", found.reasons["strength"]),
+        (f"rank {found.rank}", found.reasons["rank"]),
+    ]
+    levels = [b.sigma for b in found.bands]
+    middle = sorted(levels)[len(levels) // 2]
+    worst = max(found.bands, key=lambda b: b.sigma)
+    rows.append(
+        (
+            f"noise {middle:.3g}",
+            f"of the signal range in the middle band; largest {worst.sigma:.3g} in band {worst.band}",
+        )
+    )
+    for band, why in found.bad_bands.items():
+        rows.append((f"band {band} is bad", why))
+    seen = {
+        "impulses": {b: f"{100 * s:.0f} %" for b, s in found.impulse_bands.items()},
+        "dead columns": {b.band: _few(b.dead) for b in found.bands},
+        "striped columns": {b.band: _few(b.striped) for b in found.bands},
+        "dead rows": {b.band: _few(b.dead_rows) for b in found.bands},
+        "striped rows": {b.band: _few(b.striped_rows) for b in found.bands},
+    }
+    for what, where in seen.items():
+        hit = [f"band {band}: {text}" for band, text in where.items() if text]
+        rows.append((what, "; ".join(hit) if hit else "none found"))
+    return rows
+
+
+def _few(numbers: Sequence[int], most: int = 6) -> str:
+    """The first numbers of a list.
+
+    >>> _few(range(9))
+    '0, 1, 2, 3, 4, 5 and 3 more'
+    """
+    text = ", ".join(map(str, numbers[:most]))
+    return text + (f" and {len(numbers) - most} more" if len(numbers) > most else "")
 
 
 def bands(used: int, skipped: Mapping[int, str], cube: Cube, most: int = 8) -> str:

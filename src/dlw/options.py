@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from .errors import BadOption
 
 if TYPE_CHECKING:
     from .cube import Cube
+    from .denoising import Range
 
 
 class ScheduleChoice(StrEnum):
@@ -101,3 +103,20 @@ def as_float32(cube: Cube, data: Any, key: str | None, valid: Any = None) -> Cub
     plain = replace(cube.encoding, dtype="float32", scale=1.0, offset=0.0, nodata=None, key=key)
     mask = np.ones(cube.shape, bool) if valid is None else valid
     return replace(cube, data=data.astype(np.float32), valid=mask, encoding=plain)
+
+
+def parse_range(text: str) -> Range:
+    """'auto', 'minmax', or two numbers with a comma or a blank between them."""
+    if text == "auto":
+        return "auto"
+    if text == "minmax":
+        return "minmax"
+    try:
+        low, high = (float(part) for part in text.replace(",", " ").split())
+    except ValueError:
+        raise typer.BadParameter(
+            f"--range is auto, minmax or two numbers such as '0,1', not '{text}'"
+        ) from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise BadOption(f"--range needs two numbers, the lower one first, not '{text}'")
+    return low, high

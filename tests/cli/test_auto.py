@@ -23,3 +23,31 @@ def test_a_strength_that_is_no_number(dlw: Callable[..., Any], noisy: Path) -> N
     ran = dlw("denoise", noisy, noisy.with_name("out.npy"), "--strength", "much")
     assert ran.code == 1
     assert "--strength is a number or auto, not 'much'" in ran.err
+
+
+def test_advise_prints_reasons_and_a_command(dlw: Callable[..., Any], noisy: Path) -> None:
+    ran = dlw("advise", noisy)
+    assert ran.code == 0, ran.err
+    for word in ("model", "network", "strength", "rank", "noise", "dead columns"):
+        assert word in ran.out
+    assert f"dlw denoise {noisy} OUT -m " in ran.out
+
+
+def test_denoise_auto_follows_the_advice(dlw: Callable[..., Any], noisy: Path) -> None:
+    told = json.loads(dlw("advise", noisy, "--json").out)
+    ran = dlw("denoise", noisy, noisy.with_name("out.npy"), "--auto", "--json")
+    assert ran.code == 0, ran.err
+    done = json.loads(ran.out)
+    assert (done["model"], done["weights"], done["strength"]) == (
+        told["model"],
+        told["network"],
+        told["strength"],
+    )
+    assert set(told["divergence"]["tv"]) >= {"N", "T", "TS", "N+T+TS"}
+    assert len(told["bands"]) == 6
+
+
+def test_advise_on_a_missing_file(dlw: Callable[..., Any], tmp_path: Path) -> None:
+    ran = dlw("advise", tmp_path / "none.npy")
+    assert ran.code == 2
+    assert "none.npy" in ran.err
