@@ -42,6 +42,7 @@ from .options import (
     parse_range,
 )
 from .train.command import register as register_train
+from .train.rival_command import register as register_train_rival
 from .view.command import register as register_view
 
 if TYPE_CHECKING:
@@ -222,6 +223,7 @@ def demo(
 PARTS: tuple[Callable[[typer.Typer], None], ...] = (
     register_commands,
     register_train,
+    register_train_rival,
     register_bench,
     register_view,
 )

@@ -14,15 +14,25 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialised
 from torch import Tensor
 
-from .errors import BadFile, BadModel, unknown_name
+from .errors import BadFile, BadModel, BadOption, unknown_name
 from .io.atomic import atomic
 from .nets.dlwnet import ARCHITECTURES, DLWnet3d, Network
+from .nets.hsidcnn import HSIDCNN
+from .nets.hsidenet import HSIDeNet
 
 SHIPPED = Path(__file__).parent / "pretrained"
+SHIPPED_RIVALS = SHIPPED / "rivals"
+"""Networks that restore an image by themselves, apart from those that weight it."""
 ENDINGS = (".safetensors", ".pth", ".pt", ".ckpt", ".pkl")
 """File endings that mean a network; all but the first are refused, with the reason."""
 LARGEST = 64 * 2**20
 """Bytes; a weight network is far smaller, and a lying file is refused before it is read."""
+
+
+Rival = HSIDCNN | HSIDeNet
+
+RIVALS: dict[str, type[HSIDCNN] | type[HSIDeNet]] = {"hsid-cnn": HSIDCNN, "hsi-denet": HSIDeNet}
+"""Architectures that restore an image by themselves."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +44,17 @@ class Stored:
     sha256: str
 
 
+@dataclass(frozen=True)
+class StoredRival:
+    """A network that restores an image by itself, with its card and the SHA-256 of its file."""
+
+    net: Rival
+    card: dict[str, Any]
+    sha256: str
+
+
 def names() -> list[str]:
-    """The networks inside the package."""
+    """The weight networks inside the package."""
     return sorted(p.stem for p in SHIPPED.glob("*.safetensors"))
 
 
@@ -50,13 +69,19 @@ def locate(name: str | Path) -> Path:
     path = Path(text)
     if path.suffix in ENDINGS or len(path.parts) > 1 or path.is_file():
         return path
+    if text in RIVALS:
+        raise BadOption(
+            f"'{text}' restores images by itself and gives no weights; use it as the model"
+        )
     raise unknown_name("network", text, names())
 
 
-def save(path: str | Path, net: Network, card: dict[str, Any], *, overwrite: bool = False) -> None:
+def save(
+    path: str | Path, net: Network | Rival, card: dict[str, Any], *, overwrite: bool = False
+) -> None:
     """Write a network and its card; the architecture goes into the card by itself."""
     full = {**card, **net.config}
-    tensors = {k: v.detach().contiguous() for k, v in net.state_dict().items()}
+    tensors = {k: v.detach().contiguous() for k, v in _floats(net.state_dict()).items()}
     data = serialised(tensors, metadata={"card": json.dumps(full, sort_keys=True)})
     with atomic(path, overwrite=overwrite) as tmp:
         # save_file would make a file that nobody but its owner can read.
@@ -71,6 +96,29 @@ def load(name: str | Path) -> Stored:
         BadFile: there is no such file.
     """
     path = locate(name)
+    card, tensors, sha256 = _read(path)
+    return Stored(build(path, card, tensors), card, sha256)
+
+
+def load_rival(name: str | Path) -> StoredRival:
+    """Read a network that restores images by itself, by path or by the name of its architecture.
+
+    Raises:
+        BadOption: no network of that name is inside the package.
+        BadModel, BadFile: as for :func:`load`.
+    """
+    path = SHIPPED_RIVALS / f"{name}.safetensors" if str(name) in RIVALS else Path(name)
+    if str(name) in RIVALS and not path.exists():
+        raise BadOption(
+            f"no trained network {name} is inside the package; train one with "
+            f"'dlw train-rival {name}' and give its file (.safetensors) as the model"
+        )
+    card, tensors, sha256 = _read(path)
+    return StoredRival(build_rival(path, card, tensors), card, sha256)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], str]:
+    """Card, tensors and SHA-256 of a file."""
     data = _bytes(path)
     try:
         with safe_open(path, framework="pt") as file:
@@ -78,9 +126,12 @@ def load(name: str | Path) -> Stored:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
         raise BadModel(f"{path} is not a readable dlw model: {error}") from error
-    card = _card(path, metadata)
-    net = build(path, card, tensors)
-    return Stored(net, card, hashlib.sha256(data).hexdigest())
+    return _card(path, metadata), tensors, hashlib.sha256(data).hexdigest()
+
+
+def _floats(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Without the step counters of batch normalisation, which nothing reads after training."""
+    return {k: v for k, v in state.items() if v.is_floating_point()}
 
 
 def _bytes(path: Path) -> bytes:
@@ -121,6 +172,11 @@ def _card(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
 def build(path: Path, card: dict[str, Any], tensors: dict[str, Tensor]) -> Network:
     """The network of a card, filled with tensors that must fit it exactly."""
     kind = card["architecture"]
+    if kind in RIVALS:
+        raise BadModel(
+            f"{path} is a {kind}, which restores images by itself and gives no weights; "
+            "use it as the model"
+        )
     if kind not in ARCHITECTURES:
         raise BadModel(
             f"{path} has the unknown architecture '{kind}' (known: {', '.join(ARCHITECTURES)})"
@@ -138,6 +194,32 @@ def build(path: Path, card: dict[str, Any], tensors: dict[str, Tensor]) -> Netwo
     check_tensors(path, tensors, {k: tuple(v.shape) for k, v in expected.items()})
     net = ARCHITECTURES[kind](**sizes)
     net.load_state_dict(tensors)
+    return net.eval().requires_grad_(False)
+
+
+def build_rival(path: Path, card: dict[str, Any], tensors: dict[str, Tensor]) -> Rival:
+    """The network of a card that restores images by itself, filled with tensors that must fit."""
+    kind = card["architecture"]
+    if kind not in RIVALS:
+        known = ", ".join(RIVALS)
+        raise BadModel(
+            f"{path} has the architecture '{kind}', which cannot restore an image by itself "
+            f"(those that can: {known})"
+        )
+    sizes = {k: card[k] for k in ("neighbours", "channels") if k in card}
+    if not all(
+        type(v) is int and 2 <= v <= 1024 and v % 2 in (0, k == "channels")
+        for k, v in sizes.items()
+    ):
+        raise BadModel(f"the card of {path} has impossible sizes: {sizes}")
+    try:
+        net = RIVALS[kind](**sizes)
+    except TypeError as error:
+        raise BadModel(
+            f"the card of {path} does not fit the architecture {kind}: {error}"
+        ) from error
+    check_tensors(path, tensors, {k: tuple(v.shape) for k, v in _floats(net.state_dict()).items()})
+    net.load_state_dict(tensors, strict=False)
     return net.eval().requires_grad_(False)
 
 

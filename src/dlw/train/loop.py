@@ -23,7 +23,7 @@ from ..metrics import psnr
 from ..nets.dlwnet import ARCHITECTURES, Network
 from .loss import add_gradients, restored
 from .optimisers import optimiser
-from .patches import Patches
+from .patches import Draw, Patches
 from .recipe import Recipe
 
 F32 = NDArray[np.float32]
@@ -163,7 +163,7 @@ def _place() -> tuple[int, int]:
 
 
 def validation_set(
-    scenes: Mapping[str, F32], recipe: Recipe, side: int = 48
+    scenes: Mapping[str, F32], recipe: Draw, side: int = 48
 ) -> list[tuple[F32, F32]]:
     """Central crops of the held-out scenes, once per noise case; the same in every run."""
     pairs = []

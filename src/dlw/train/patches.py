@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -19,9 +20,24 @@ from .. import noise
 from ..cube import minmax_range
 from ..errors import BadFile, DlwError
 from ..io import open_cube
-from .recipe import Recipe
 
 F32 = NDArray[np.float32]
+
+
+class Draw(Protocol):
+    """What decides the patches of a run; the attributes are those of :class:`Recipe`."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def noise(self) -> tuple[int, ...]: ...
+    @property
+    def affected(self) -> tuple[float, float] | None: ...
+    @property
+    def bands(self) -> tuple[int, int] | None: ...
+    @property
+    def subsample(self) -> int: ...
+    def size_at(self, step: int) -> tuple[int, int]: ...
 
 
 def load_scenes(
@@ -64,7 +80,7 @@ class Patches:
     """A source of (clean, noisy) batches."""
 
     scenes: Sequence[F32]
-    recipe: Recipe
+    recipe: Draw
 
     def batch(self, step: int, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
         """The patches ``indices`` of a step, as (patch, band, row, col) tensors."""

@@ -1,0 +1,120 @@
+"""HSID-CNN (Yuan et al., TGRS 2019): a band is restored from itself and its spectral neighbours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import BadInput
+from .dlwnet import _initialise
+
+KERNELS = (3, 5, 7)
+"""Sides of the three parallel convolutions of either branch."""
+WIDTH, BRANCH, HEAD, TRUNK = 60, 20, 15, 9
+"""Filters of the trunk, of one branch convolution and of one head; layers of the trunk."""
+TAPS = (3, 5, 7, 9)
+"""Trunk layers, counted from one, whose outputs go to a head."""
+PIXELS = 1 << 16
+"""Pixels that go through the network together."""
+
+
+def neighbour_indices(bands: int, count: int) -> Tensor:
+    """The ``count`` spectral neighbours of every band, a (band, count) table.
+
+    Half of them lie on either side and the band itself is left out. Where that would leave the
+    spectrum, the first or the last ``count`` bands are taken, the band itself among them. A
+    spectrum of fewer than ``count`` bands is continued by reflection.
+
+    >>> neighbour_indices(7, 4)[0].tolist(), neighbour_indices(7, 4)[3].tolist()
+    ([0, 1, 2, 3], [1, 2, 4, 5])
+    >>> neighbour_indices(3, 4)[0].tolist()
+    [2, 1, 1, 2]
+    """
+    half = count // 2
+    offsets = torch.tensor([k for k in range(-half, half + 1) if k != 0])
+    table = torch.arange(bands).unsqueeze(1) + offsets
+    if bands < count:
+        period = 2 * (bands - 1)
+        folded = table % period
+        return torch.minimum(folded, period - folded)
+    table[:half] = torch.arange(count)
+    table[bands - half :] = torch.arange(bands - count, bands)
+    return table
+
+
+class HSIDCNN(nn.Module):
+    """x_b = y_b + f(y_b, the ``neighbours`` bands around b), for (..., band, row, col) images.
+
+    Convolutions of 3, 5 and 7 pixels look at the band and at its neighbours; nine convolutions
+    follow, and four heads of their own on the third, fifth, seventh and ninth are joined into the
+    correction. Any number of bands from two on.
+
+    >>> sum(p.numel() for p in HSIDCNN().parameters())
+    399161
+    """
+
+    def __init__(self, neighbours: int = 24) -> None:
+        super().__init__()
+        self.config: dict[str, Any] = {"architecture": "hsid-cnn", "neighbours": neighbours}
+        self.neighbours = neighbours
+        self.spectral = _branch(neighbours)
+        self.spatial = _branch(1)
+        first = 2 * len(KERNELS) * BRANCH
+        self.trunk = nn.ModuleList(
+            nn.Conv2d(WIDTH if i else first, WIDTH, 3, padding=1) for i in range(TRUNK)
+        )
+        self.heads = nn.ModuleList(nn.Conv2d(WIDTH, HEAD, 3, padding=1) for _ in TAPS)
+        self.last = nn.Conv2d(len(TAPS) * HEAD, 1, 3, padding=1)
+        _initialise(self)
+
+    def correction(self, band: Tensor, around: Tensor) -> Tensor:
+        """What is added to bands (n, 1, row, col) with neighbours (n, K, row, col)."""
+        parts = [conv(around) for conv in self.spectral] + [conv(band) for conv in self.spatial]
+        t = F.relu(torch.cat(parts, 1))
+        taps = []
+        for i, conv in enumerate(self.trunk, start=1):
+            t = F.relu(conv(t))
+            if i in TAPS:
+                taps.append(self.heads[len(taps)](t))
+        out: Tensor = self.last(F.relu(torch.cat(taps, 1)))
+        return out
+
+    def forward(self, y: Tensor) -> Tensor:
+        bands, rows, cols = y.shape[-3:]
+        table = self._table(bands)
+        images = y.reshape(-1, bands, rows, cols)
+        step = max(1, PIXELS // (rows * cols))
+        restored = [
+            image[some, None] + self.correction(image[some, None], image[table[some]])
+            for image in images
+            for some in torch.arange(bands).split(step)
+        ]
+        return torch.cat(restored).view_as(y)
+
+    def sample(
+        self, noisy: Tensor, clean: Tensor, rng: np.random.Generator, targets: int
+    ) -> tuple[Tensor, Tensor]:
+        """``targets`` random bands of every training patch, restored and clean."""
+        count, bands = noisy.shape[:2]
+        table = self._table(bands)
+        patch = torch.arange(count).repeat_interleave(targets)
+        band = torch.from_numpy(rng.integers(0, bands, count * targets))
+        target = noisy[patch, band].unsqueeze(1)
+        around = noisy[patch.unsqueeze(1), table[band]]
+        return target + self.correction(target, around), clean[patch, band].unsqueeze(1)
+
+    def _table(self, bands: int) -> Tensor:
+        if bands < 2:
+            raise BadInput(
+                "hsid-cnn restores a band from its spectral neighbours, so it needs at least two "
+                "bands and this image has one"
+            )
+        return neighbour_indices(bands, self.neighbours)
+
+
+def _branch(channels: int) -> nn.ModuleList:
+    return nn.ModuleList(nn.Conv2d(channels, BRANCH, k, padding=k // 2) for k in KERNELS)
