@@ -18,7 +18,7 @@ import typer
 from . import __version__, console
 from .bench.command import register as register_bench
 from .commands import register as register_commands
-from .errors import BadOption, DlwError
+from .errors import BadOption, DlwError, unknown_name
 from .options import (
     AutoStrengthOption,
     AxesOption,
@@ -113,6 +113,8 @@ def denoise(
     check_places([target, save_weights], overwrite, source)
     limits, amount = parse_range(range), _strength(strength)
     chosen = _source(model, weights, 1.0 if amount == "auto" else amount, rank)
+    if chosen is None and save_weights is not None:
+        raise _no_weights(model)
     cube = io.open_cube(source, key=key, axes=axes, nodata=nodata)
     io.check_save(target, cube)
     if save_weights is not None:
@@ -170,6 +172,8 @@ def weights(
 
     check_places([target], overwrite, source)
     limits, chosen = parse_range(range), _source(model, weights, strength, rank)
+    if chosen is None:
+        raise _no_weights(model)
     cube = io.open_cube(source, key=key, axes=axes, nodata=nodata)
     io.check_save(target, as_float32(cube, cube.data, "weights"))
     console.notes(cube, quiet or as_json)
@@ -255,11 +259,20 @@ def _strength(text: str) -> Strength:
         raise typer.BadParameter(f"--strength is a number or auto, not '{text}'") from None
 
 
-def _source(model: str, weights: str, strength: float, rank: str | None) -> Source:
-    """The weight source, after model, strength and rank have been checked as well."""
-    from .models import find
+def _source(model: str, weights: str, strength: float, rank: str | None) -> Source | None:
+    """The weight source, after model, strength and rank have been checked as well.
+
+    None for a rival, which takes no weights.
+    """
+    from . import rivals
+    from .models import find, registry
     from .weighting import resolve, wants_original
 
+    if rivals.is_rival(model):
+        rivals.check_options(model, weights=weights, strength=strength, rank=_rank(rank))
+        return None
+    if model not in registry():
+        raise unknown_name("model", model, [*registry(), *rivals.registry()])
     find(model, rank=_rank(rank))
     if not (strength > 0 and math.isfinite(strength)):
         raise BadOption(f"--strength must be positive (1 is the published setting), not {strength}")
@@ -268,13 +281,17 @@ def _source(model: str, weights: str, strength: float, rank: str | None) -> Sour
     return source
 
 
+def _no_weights(model: str) -> BadOption:
+    return BadOption(f"the model '{model}' uses no weights, so there are none to write")
+
+
 # --- work
 
 
 def _solve(
     cube: Cube,
     model: str,
-    source: Source,
+    source: Source | None,
     strength: Strength,
     rank: str | None,
     schedule: ScheduleChoice,
@@ -286,6 +303,10 @@ def _solve(
     from .denoising import denoise as run_denoise
     from .weighting import wants_original
 
+    if source is None:
+        return run_denoise(
+            cube, model=model, rank=_rank(rank), schedule=schedule.value, range=limits, seed=seed
+        )
     steps = None
     if schedule is ScheduleChoice.paper:
         known = 1.0 if strength == "auto" else strength

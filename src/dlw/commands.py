@@ -81,10 +81,11 @@ def advise(
 
 
 def models(as_json: JsonOption = False) -> None:
-    """List the models of a clean image."""
+    """List the models of a clean image, and the rivals, which take no weights."""
+    from . import rivals
     from .models import registry
 
-    entries = registry()
+    entries, others = registry(), rivals.registry()
     if as_json:
         console.print_json(
             {
@@ -93,20 +94,28 @@ def models(as_json: JsonOption = False) -> None:
                     "original": e.original is not None,
                     "rank": e.takes_rank,
                     "bands": e.bands,
+                    "weights": True,
                 }
                 for name, e in entries.items()
+            }
+            | {
+                name: {"summary": r.summary, "parameters": r.parameters, "weights": False}
+                for name, r in others.items()
             }
         )
         return
     console.table(
         ("model", "what it says about a clean image"),
-        [(e.name, e.summary) for e in entries.values()],
+        [(e.name, e.summary) for e in entries.values()]
+        + [(r.name, r.summary) for r in others.values()],
     )
     console.out.print(
         "rank to choose (--rank): "
         + ", ".join(e.name for e in entries.values() if e.takes_rank)
         + "; published version (--weights original): "
         + ", ".join(e.name for e in entries.values() if e.original is not None)
+        + "; without weights: "
+        + ", ".join(others)
     )
 
 

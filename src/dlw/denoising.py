@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from . import __version__, models
+from . import __version__, models, rivals
 from .cube import BandRange, Cube, minmax_range, robust_range
 from .errors import BadOption, NothingToDenoise
 from .io import save_cube
@@ -188,7 +188,8 @@ def denoise(
 
     Args:
         cube: a :class:`Cube`, or an array (band, row, col).
-        model: name of a registered model (``dlw models``).
+        model: name of a registered model (``dlw models``), or of a rival, which takes no weights,
+            strength or schedule.
         weights: where the weights come from: a network ("N+T+TS"), "uniform", "precision",
             "robust", "mixture", a file, an array, or a product of these (see
             :func:`dlw.weighting.resolve`); or "original": no weights, and the published version
@@ -201,7 +202,7 @@ def denoise(
             tolerance of 1e-5.
         range: how bands are scaled to [0, 1] (see :func:`unit_range`).
         truth: the true noise, for ``weights="oracle"``.
-        seed: recorded in the report; the built-in models draw no random numbers.
+        seed: recorded in the report; the built-in models draw no random numbers, some rivals do.
         watch: called with the solver's state after every step.
 
     >>> rng = np.random.default_rng(0)
@@ -217,6 +218,14 @@ def denoise(
         raise BadOption(f"strength must be a number or 'auto', not '{strength}'")
     if strength != "auto" and not np.isfinite(strength):
         raise BadOption(f"strength must be a finite number, not {strength}")
+    if rivals.is_rival(model):
+        from .rivals.call import denoise_with_rival
+
+        rivals.check_options(
+            model, weights=weights, strength=strength, schedule=schedule, rank=rank
+        )
+        known = rank if isinstance(rank, int) else None
+        return denoise_with_rival(cube, model, range=range, rank=known, seed=seed)
     source = resolve(weights, truth)
     ready = prepare(cube, range)
     source = _on_bands(source, ready.use)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import __version__, models, noise, store
+from .. import __version__, models, noise, rivals, store
 from ..errors import BadFile, DlwError
 from ..metrics import psnr, scores
 from ..noise import Noisy
@@ -53,6 +53,10 @@ def plan(
     ours = {r.weights for r in table.rows}
     extra = [Row(name) for name in reference if name.removeprefix(REFERENCE) in ours]
     rows = list(table.rows) + (extra if table.models else [])
+    # A rival takes no weights, so it is run once whatever the rows are.
+    cells = list(
+        dict.fromkeys((Row("") if rivals.is_rival(m) else r, m) for r, m in table.cells(rows))
+    )
     hashes = {r.weights: _hash(r.weights, reference) for r in rows}
     seeds = tuple(seeds)
     cases = []
@@ -67,12 +71,19 @@ def plan(
                         *where,
                         model=m,
                         weights=r.weights,
-                        source=hashes[r.weights],
+                        source=_rival_hash(m) if rivals.is_rival(m) else hashes[r.weights],
                         strength=r.strength,
                     )
-                    for r, m in table.cells(rows)
+                    for r, m in cells
                 ]
     return cases
+
+
+def _rival_hash(model: str) -> str:
+    try:
+        return rivals.find(model).sha256[:16]
+    except DlwError:  # the case itself will say why
+        return ""
 
 
 def _hash(weights: str, reference: Mapping[str, Path]) -> str:
@@ -185,6 +196,8 @@ def run_group(group: Group) -> list[dict[str, Any]]:
         try:
             if case.model == "noisy":
                 record |= scores(group.scene.data, noisy.y, clip=False)
+            elif rivals.is_rival(case.model):
+                record |= _run_rival(case, group.scene, y)
             else:
                 if case.weights not in cache:
                     source = _source(case.weights, group.reference, noisy)
@@ -201,6 +214,14 @@ def _source(name: str, reference: Mapping[str, Path], noisy: Noisy) -> Source:
         net, _ = store.import_checkpoint(reference[name])
         return Net(net, name)
     return resolve(name, noisy.truth)
+
+
+def _run_rival(case: Case, scene: Scene, y: torch.Tensor) -> dict[str, Any]:
+    entry = rivals.find(case.model)
+    begin = time.perf_counter()
+    x = rivals.restore(case.model, y, seed=case.seed)
+    seconds = {"seconds": round(time.perf_counter() - begin, 3), "seconds_weights": 0.0}
+    return {**scores(scene.data, x.numpy()), "parameters": entry.parameters, **seconds}
 
 
 def _solve(

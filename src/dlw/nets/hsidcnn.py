@@ -75,7 +75,7 @@ class HSIDCNN(nn.Module):
         """What is added to bands (n, 1, row, col) with neighbours (n, K, row, col)."""
         parts = [conv(around) for conv in self.spectral] + [conv(band) for conv in self.spatial]
         t = F.relu(torch.cat(parts, 1))
-        taps = []
+        taps: list[Tensor] = []
         for i, conv in enumerate(self.trunk, start=1):
             t = F.relu(conv(t))
             if i in TAPS:
@@ -91,7 +91,7 @@ class HSIDCNN(nn.Module):
         restored = [
             image[some, None] + self.correction(image[some, None], image[table[some]])
             for image in images
-            for some in torch.arange(bands).split(step)
+            for some in torch.split(torch.arange(bands), step)
         ]
         return torch.cat(restored).view_as(y)
 

@@ -47,9 +47,9 @@ class RivalPlan:
 
     name: str
     patch: int = 20
-    batch: int = 8
+    batch: int = 4
     targets: int = 3
-    steps: int = 5500
+    steps: int = 4000
     rate: float = 1e-3
     warmup: int = 200
     average: float = 0.998
@@ -81,7 +81,7 @@ class RivalPlan:
 
 PLANS = {
     "hsid-cnn": RivalPlan("hsid-cnn"),
-    "hsi-denet": RivalPlan("hsi-denet", patch=32, batch=8, steps=4000),
+    "hsi-denet": RivalPlan("hsi-denet", patch=32, batch=8, steps=3000),
 }
 """The budget of each network: about an hour on one core."""
 
@@ -128,7 +128,9 @@ class RivalTraining:
         try:
             state = torch.load(path, weights_only=True, map_location="cpu")
             values = json.loads(state["plan"])
-            lists = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+            lists: dict[str, Any] = {
+                k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
+            }
             self = cls.begin(RivalPlan(**lists), bands)
             self.net.load_state_dict(state["net"])
             self.optimiser.load_state_dict(state["optimiser"])

@@ -39,7 +39,8 @@ def train_rival_command(
         raise unknown_name("network to train", network, PLANS)
     if threads is not None:
         torch.set_num_threads(threads)
-    plan = replace(PLANS[network], seed=seed, **({} if steps is None else {"steps": steps}))
+    plan = replace(PLANS[network], seed=seed)
+    plan = plan if steps is None else replace(plan, steps=steps)
     scenes, unread = load_scenes(data)
     for name, why in unread.items():
         typer.echo(f"left out {name}: {why}", err=True)
