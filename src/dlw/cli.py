@@ -42,6 +42,7 @@ from .options import (
     parse_range,
 )
 from .train.command import register as register_train
+from .train.denoiser_command import register as register_train_denoiser
 from .train.rival_command import register as register_train_rival
 from .view.command import register as register_view
 
@@ -228,6 +229,7 @@ PARTS: tuple[Callable[[typer.Typer], None], ...] = (
     register_commands,
     register_train,
     register_train_rival,
+    register_train_denoiser,
     register_bench,
     register_view,
 )

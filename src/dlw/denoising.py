@@ -202,7 +202,8 @@ def denoise(
             tolerance of 1e-5.
         range: how bands are scaled to [0, 1] (see :func:`unit_range`).
         truth: the true noise, for ``weights="oracle"``.
-        seed: recorded in the report; the built-in models draw no random numbers, some rivals do.
+        seed: recorded in the report; of the models only the deep image prior draws random numbers,
+            and some rivals do.
         watch: called with the solver's state after every step.
 
     >>> rng = np.random.default_rng(0)
@@ -254,7 +255,7 @@ def denoise(
         if x is not None:
             w = source(ready.y, ready.valid, x)
         t1 = time.perf_counter()
-        solution = solve(Problem(built, ready.y, w), plan, watch=watch)
+        solution = solve(Problem(built, ready.y, w, seed or 0), plan, watch=watch)
         x = solution.x
         spent["weights"] += t1 - t0
         spent["solve"] += time.perf_counter() - t1

@@ -16,6 +16,7 @@ Without multipliers (``Schedule.multipliers``) the same step is half-quadratic s
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -83,6 +84,9 @@ class Schedule:
         order: the order of the updates within a step.
         multipliers: without them a copy is only drawn to K x: half-quadratic splitting.
         proximal: weight, relative to mu, of 1/2 ||x - old x||^2 in the image update.
+        guard: stop, and say so, when ||u - K x|| has grown by more than 2 % this many times running
+            (with a network in the place of a prox it can diverge); the state before is the result.
+        seconds: stop after the step that passes this time.
     """
 
     steps: int
@@ -95,6 +99,8 @@ class Schedule:
     stopping: Stopping = "residuals"
     multipliers: bool = True
     proximal: float = 0.0
+    guard: int | None = None
+    seconds: float | None = None
 
     def converged(self, tolerance: float = 1e-5, steps: int = 1000) -> Schedule:
         """The same penalties run to a tolerance, in the order for which ADMM provably converges."""
@@ -123,6 +129,8 @@ class Model:
         output: what is returned: "image", or the index of the term whose copy it is.
         begin: (problem, plain first state) -> first state, for models that start otherwise.
         rank: the rank of the model, for the report.
+        method: another way to the solution, for what is not of this form (a deep image prior); it
+            gets the problem, the schedule and ``watch``.
     """
 
     terms: tuple[Term, ...]
@@ -132,15 +140,20 @@ class Model:
     output: Literal["image"] | int = "image"
     begin: Callable[[Problem, State], State] | None = None
     rank: int | None = None
+    method: Callable[[Problem, Schedule, Watch | None], Solution] | None = None
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A model, the noisy cube y and the weights w, all (..., band, row, col)."""
+    """A model, the noisy cube y and the weights w, all (..., band, row, col).
+
+    The seed is for a ``method`` that draws random numbers.
+    """
 
     model: Model
     y: Tensor
     w: Tensor
+    seed: int = 0
 
     @cached_property
     def functions(self) -> tuple[Term, ...]:
@@ -228,6 +241,9 @@ class State(NamedTuple):
     carry: tuple[Carry, ...]
     mu: float
     k: int
+
+
+Watch = Callable[[State], None]
 
 
 class Residuals(NamedTuple):
@@ -361,6 +377,26 @@ def changes(old: State, new: State, p: Problem) -> Residuals:
     return Residuals(change, change)
 
 
+class Guard:
+    """Watches ||u - K x|| over the steps of a run."""
+
+    def __init__(self, limit: int | None, state: State) -> None:
+        self.limit, self.last_good = limit, state
+        self.gap, self.grown = math.inf, 0
+
+    @torch.no_grad()
+    def fires(self, s: State, p: Problem) -> bool:
+        """True when the gap has grown ``limit`` times running, or is not a number."""
+        gap = math.sqrt(sum(float((s.u[i] - s.kx[i]).square().sum()) for i in p.copies))  # type: ignore
+        # Half-quadratic splitting can creep up to its limit, which is no divergence.
+        if gap <= 1.02 * self.gap:
+            self.grown, self.last_good = 0, s
+        else:
+            self.grown += 1
+        self.gap = gap
+        return not math.isfinite(gap) or self.grown == self.limit
+
+
 def run(
     problem: Problem,
     schedule: Schedule,
@@ -372,10 +408,17 @@ def run(
     history: list[Residuals] = []
     done = schedule.tolerance is None
     measure = residuals if schedule.stopping == "residuals" else changes
+    guard = Guard(schedule.guard, s)
+    begun = time.monotonic()
     for k in range(schedule.steps):
         old, s = s, step(s, problem, schedule)
         if watch is not None:
             watch(s)
+        if schedule.guard is not None and guard.fires(s, problem):
+            s, done = guard.last_good, False
+            break
+        if schedule.seconds is not None and time.monotonic() - begun > schedule.seconds:
+            break
         if schedule.tolerance is None:
             if k == schedule.steps - 1 and not torch.is_grad_enabled():
                 history.append(measure(old, s, problem))
@@ -414,6 +457,10 @@ def solve(
         watch: called with the state after every step.
     """
     schedule = schedule or problem.model.schedule
+    if problem.model.method is not None:
+        if backward != "none" or state is not None:
+            raise BadOption("this model has no gradient and no warm start")
+        return problem.model.method(problem, schedule, watch)
     if backward == "none":
         with torch.no_grad():
             return run(problem, schedule, state, watch)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +19,16 @@ from torch import Tensor
 from .errors import BadFile, BadModel, BadOption, unknown_name
 from .io.atomic import atomic
 from .nets.dlwnet import ARCHITECTURES, DLWnet3d, Network
+from .nets.ffdnet import FFDNet
 from .nets.hsidcnn import HSIDCNN
 from .nets.hsidenet import HSIDeNet
+from .nets.sert import SERT, VARIANTS, from_released
 
 SHIPPED = Path(__file__).parent / "pretrained"
 SHIPPED_RIVALS = SHIPPED / "rivals"
 """Networks that restore an image by themselves, apart from those that weight it."""
+SHIPPED_DENOISERS = SHIPPED / "denoisers"
+"""Gaussian denoisers, apart from the networks that give weights."""
 ENDINGS = (".safetensors", ".pth", ".pt", ".ckpt", ".pkl")
 """File endings that mean a network; all but the first are refused, with the reason."""
 LARGEST = 64 * 2**20
@@ -33,6 +39,14 @@ Rival = HSIDCNN | HSIDeNet
 
 RIVALS: dict[str, type[HSIDCNN] | type[HSIDeNet]] = {"hsid-cnn": HSIDCNN, "hsi-denet": HSIDeNet}
 """Architectures that restore an image by themselves."""
+
+DenoiserNet = FFDNet | SERT
+
+DENOISERS: dict[str, Callable[..., DenoiserNet]] = {
+    "ffdnet": FFDNet,
+    **{name: partial(SERT, variant=name) for name in VARIANTS},
+}
+"""Architectures of Gaussian denoisers."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +63,15 @@ class StoredRival:
     """A network that restores an image by itself, with its card and the SHA-256 of its file."""
 
     net: Rival
+    card: dict[str, Any]
+    sha256: str
+
+
+@dataclass(frozen=True)
+class StoredDenoiser:
+    """A Gaussian denoiser with its card and the SHA-256 of its file."""
+
+    net: DenoiserNet
     card: dict[str, Any]
     sha256: str
 
@@ -77,7 +100,11 @@ def locate(name: str | Path) -> Path:
 
 
 def save(
-    path: str | Path, net: Network | Rival, card: dict[str, Any], *, overwrite: bool = False
+    path: str | Path,
+    net: Network | Rival | DenoiserNet,
+    card: dict[str, Any],
+    *,
+    overwrite: bool = False,
 ) -> None:
     """Write a network and its card; the architecture goes into the card by itself."""
     full = {**card, **net.config}
@@ -115,6 +142,22 @@ def load_rival(name: str | Path) -> StoredRival:
         )
     card, tensors, sha256 = _read(path)
     return StoredRival(build_rival(path, card, tensors), card, sha256)
+
+
+def load_denoiser(name: str | Path) -> StoredDenoiser:
+    """Read a Gaussian denoiser, by the name of a shipped one ("gauss") or by path.
+
+    Raises:
+        BadModel, BadFile: as for :func:`load`.
+    """
+    shipped = SHIPPED_DENOISERS / f"{name}.safetensors"
+    path = shipped if Path(name).suffix not in ENDINGS and shipped.is_file() else Path(name)
+    card, tensors, sha256 = _read(path)
+    kind = card["architecture"]
+    if kind not in DENOISERS:
+        known = ", ".join(DENOISERS)
+        raise BadModel(f"{path} is a {kind} and no Gaussian denoiser (known: {known})")
+    return StoredDenoiser(_filled(path, card, tensors, DENOISERS), card, sha256)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], str]:
@@ -177,22 +220,33 @@ def build(path: Path, card: dict[str, Any], tensors: dict[str, Tensor]) -> Netwo
             f"{path} is a {kind}, which restores images by itself and gives no weights; "
             "use it as the model"
         )
+    if kind in DENOISERS:
+        raise BadModel(f"{path} is a {kind}, a denoiser, and gives no weights; use it with 'pnp'")
     if kind not in ARCHITECTURES:
         raise BadModel(
             f"{path} has the unknown architecture '{kind}' (known: {', '.join(ARCHITECTURES)})"
         )
+    net: Network = _filled(path, card, tensors, ARCHITECTURES)
+    return net
+
+
+def _filled(
+    path: Path, card: dict[str, Any], tensors: dict[str, Tensor], known: Mapping[str, Any]
+) -> Any:
+    """One of the ``known`` networks, filled with tensors that must fit it exactly."""
+    kind = card["architecture"]
     sizes = {k: card[k] for k in ("filters", "blocks", "channels", "layers") if k in card}
     if not all(isinstance(v, int) and 1 <= v <= 1024 for v in sizes.values()):
         raise BadModel(f"the card of {path} has impossible sizes: {sizes}")
     try:
         with torch.device("meta"):
-            expected = ARCHITECTURES[kind](**sizes).state_dict()
+            expected = known[kind](**sizes).state_dict()
     except TypeError as error:
         raise BadModel(
             f"the card of {path} does not fit the architecture {kind}: {error}"
         ) from error
     check_tensors(path, tensors, {k: tuple(v.shape) for k, v in expected.items()})
-    net = ARCHITECTURES[kind](**sizes)
+    net = known[kind](**sizes)
     net.load_state_dict(tensors)
     return net.eval().requires_grad_(False)
 
@@ -244,7 +298,22 @@ FOREIGN_KEYS = ("conv1", "conv2", "mid_layer.0", "mid_layer.2", "mid_layer.4", "
 
 
 def import_checkpoint(path: str | Path, name: str | None = None) -> tuple[DLWnet3d, dict[str, Any]]:
-    """A network from a PyTorch checkpoint released with the paper, and a card for it.
+    """A network from a PyTorch checkpoint released with the paper, and a card for it."""
+    return _import_weights(Path(path), read_checkpoint(path), name)
+
+
+def import_sert(path: str | Path, name: str | None = None) -> tuple[SERT, dict[str, Any]]:
+    """A SERT from a checkpoint in the layout of its authors' program, and a card for it."""
+    tensors = read_checkpoint(path)
+    net = from_released(tensors)
+    check_tensors(Path(path), tensors, net.released_shapes())
+    net.load_released(tensors)
+    card = {"name": name or Path(path).stem, "kind": "denoiser", "imported_from": Path(path).name}
+    return net.eval().requires_grad_(False), card
+
+
+def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
+    """The table of tensors in a PyTorch checkpoint.
 
     The file is read with ``weights_only=True``, which refuses everything but tensors.
     """
@@ -263,7 +332,16 @@ def import_checkpoint(path: str | Path, name: str | None = None) -> tuple[DLWnet
         raise BadModel(
             f"{path} cannot be read as a checkpoint of plain tensors and was not loaded: {reason}"
         ) from None
-    tensors = state.get("model_state_dict", state) if isinstance(state, dict) else {}
+    tables = state if isinstance(state, dict) else {}
+    tensors = tables.get("model_state_dict", tables.get("net", tables))
+    if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
+        raise BadModel(f"{path} holds no table of tensors under 'model_state_dict'")
+    return {str(k).removeprefix("module."): t for k, t in tensors.items()}
+
+
+def _import_weights(
+    path: Path, tensors: dict[str, Tensor], name: str | None
+) -> tuple[DLWnet3d, dict[str, Any]]:
     filters = 64
     shapes: dict[str, tuple[int, ...]] = {
         "conv_last.weight": (1, filters, 3, 3, 3),
@@ -274,8 +352,6 @@ def import_checkpoint(path: str | Path, name: str | None = None) -> tuple[DLWnet
         shapes[f"{layer}.weight"] = (
             (filters, filters, 3, 1, 1) if i % 2 else (filters, 1 if i == 0 else filters, 1, 3, 3)
         )
-    if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
-        raise BadModel(f"{path} holds no table of tensors under 'model_state_dict'")
     check_tensors(path, tensors, shapes)
     net = DLWnet3d(filters)
     own: dict[str, Tensor] = {

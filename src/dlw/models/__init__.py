@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import BadOption, unknown_name
 from ..solver import Model
-from . import ctv, e3dtv, lrtfdfr, lrtv, nn, svtv, tv, tvs
+from . import ctv, dip, e3dtv, lrtfdfr, lrtv, nn, pnp, svtv, tv, tvs
 
 Build = Callable[..., Model]
 """(band, row, col) and a strength (1 = the published setting, larger = smoother) -> Model.
@@ -57,7 +57,7 @@ def _entry(name: str, given: Any) -> Entry:
     )
 
 
-_BUILT_IN: dict[str, ModuleType] = {
+_BUILT_IN: dict[str, Any] = {
     "nn": nn,
     "tv": tv,
     "tvs": tvs,
@@ -66,6 +66,9 @@ _BUILT_IN: dict[str, ModuleType] = {
     "lrtfdfr": lrtfdfr,
     "ctv": ctv,
     "svtv": svtv,
+    "pnp": pnp,
+    "pnp-hqs": pnp.build_hqs,
+    "dip": dip,
 }
 
 

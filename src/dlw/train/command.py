@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import BadOption
-from .recipe import Recipe
+from .recipe import Plan, Recipe
 
 
 def train_command(
@@ -58,7 +58,7 @@ def train_command(
     apart = {s: scenes.pop(s) for s in wanted if s in scenes}
     if not scenes:
         raise BadOption("every scene is held out, so there is nothing to train on")
-    with _processes() as rank, _progress(plan) as show:
+    with _processes() as rank, progress(plan) as show:
         target = train(
             plan,
             scenes,
@@ -96,7 +96,7 @@ def _describe(figures: dict[str, Any]) -> str:
     return text
 
 
-def _progress(plan: Recipe) -> AbstractContextManager[Callable[[dict[str, Any]], None]]:
+def progress(plan: Plan) -> AbstractContextManager[Callable[[dict[str, Any]], None]]:
     """A live line on a terminal, a plain line every ten seconds in a log."""
     if sys.stderr.isatty():
         return _Live(plan)
@@ -111,7 +111,7 @@ def _progress(plan: Recipe) -> AbstractContextManager[Callable[[dict[str, Any]],
 
 
 class _Live(AbstractContextManager[Callable[[dict[str, Any]], None]]):
-    def __init__(self, plan: Recipe) -> None:
+    def __init__(self, plan: Plan) -> None:
         from rich.console import Console
         from rich.progress import (
             BarColumn,

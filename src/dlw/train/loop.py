@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from ..nets.dlwnet import ARCHITECTURES, Network
 from .loss import add_gradients, restored
 from .optimisers import optimiser
 from .patches import Draw, Patches
-from .recipe import Recipe
+from .recipe import Plan, Recipe
 
 F32 = NDArray[np.float32]
 LIMIT_BAD = 5
@@ -39,10 +39,17 @@ class TrainingStopped(DlwError):
 
 @dataclass
 class Training:
-    """Everything a run needs to go on: this is what a checkpoint holds."""
+    """Everything a run needs to go on: this is what a checkpoint holds.
 
-    recipe: Recipe
-    net: Network
+    A subclass trains another kind of network: it names its recipe and its architectures, and says
+    what the loss and the validation are.
+    """
+
+    kind: ClassVar[type[Plan]] = Recipe
+    architectures: ClassVar[Mapping[str, Any]] = ARCHITECTURES
+
+    recipe: Any
+    net: Any
     optimiser: torch.optim.Optimizer
     average: dict[str, Tensor]
     step: int = 0
@@ -52,7 +59,7 @@ class Training:
     scores: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def begin(cls, recipe: Recipe) -> Training:
+    def begin(cls, recipe: Plan) -> Self:
         """Fresh weights from the recipe's seed, or those of the network it starts from."""
         if recipe.start is not None:
             net = store.load(recipe.start).net.train().requires_grad_(True)
@@ -64,7 +71,7 @@ class Training:
         else:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(recipe.seed)
-                net = ARCHITECTURES[recipe.architecture](filters=recipe.filters)
+                net = cls.architectures[recipe.architecture](filters=recipe.filters)
         rule = optimiser(recipe.optimiser, net.parameters(), recipe.rate)
         average = {k: v.detach().clone() for k, v in net.state_dict().items()}
         return cls(recipe, net, rule, average)
@@ -86,11 +93,11 @@ class Training:
             torch.save(state, tmp)
 
     @classmethod
-    def resume(cls, path: Path) -> Training:
+    def resume(cls, path: Path) -> Self:
         """Go on from a checkpoint."""
         try:
             state = torch.load(path, weights_only=True, map_location="cpu")
-            recipe = Recipe.from_dict(json.loads(state["recipe"]))
+            recipe = cls.kind.from_dict(json.loads(state["recipe"]))
         except FileNotFoundError as error:
             raise BadFile(f"there is no checkpoint {path} to resume from") from error
         except Exception as error:  # a damaged pickle can fail in any way
@@ -104,15 +111,31 @@ class Training:
         self.seconds, self.scores = state["seconds"], state["scores"]
         return self
 
-    def averaged(self) -> Network:
+    def averaged(self) -> Any:
         """The network with the running mean of its parameters, the one that is shipped."""
-        net = ARCHITECTURES[str(self.net.config["architecture"])](
-            **{k: v for k, v in self.net.config.items() if k != "architecture"}
-        )
+        sizes = {k: v for k, v in self.net.config.items() if k != "architecture"}
+        net = type(self.net)(**sizes)
         net.load_state_dict(self.average)
         return net
 
-    def advance(self, patches: Patches) -> dict[str, float]:
+    @property
+    def figures(self) -> list[str]:
+        """Names of the figures that ``gradients`` returns after the loss."""
+        return [f"mse_{s}" for s in self.recipe.sources]
+
+    def gradients(self, patches: Any, indices: Sequence[int], batch: int) -> Tensor:
+        """Add the gradients of the patches ``indices`` of this step; the loss and the figures."""
+        r = self.recipe
+        clean, noisy = patches.batch(self.step, indices)
+        return add_gradients(
+            self.net, noisy, clean, r.sources, batch=batch, kind=r.loss, backward=r.backward
+        )
+
+    def validate(self, pairs: list[tuple[F32, F32]]) -> dict[str, float]:
+        """PSNR of the averaged network on held-out crops."""
+        return validate(self.averaged(), pairs, self.recipe)
+
+    def advance(self, patches: Any) -> dict[str, float]:
         """One optimiser step; returns the figures of the log."""
         r = self.recipe
         rank, world = _place()
@@ -123,12 +146,9 @@ class Training:
         parameters = list(self.net.parameters())
         for p in parameters:
             p.grad = torch.zeros_like(p)
-        figures = torch.zeros(1 + len(r.sources))
+        figures = torch.zeros(1 + len(self.figures))
         if indices:  # a process may have no patch of a small batch
-            clean, noisy = patches.batch(self.step, indices)
-            figures = add_gradients(
-                self.net, noisy, clean, r.sources, batch=batch, kind=r.loss, backward=r.backward
-            )
+            figures = self.gradients(patches, indices, batch)
         if world > 1:
             for p in parameters:
                 dist.all_reduce(p.grad)
@@ -152,7 +172,7 @@ class Training:
             "gradient": norm,
             "skipped": self.skipped,
         }
-        log |= {f"mse_{s}": float(e) for s, e in zip(r.sources, figures[1:], strict=True)}
+        log |= {name: float(e) for name, e in zip(self.figures, figures[1:], strict=True)}
         return log
 
 
@@ -215,14 +235,40 @@ def train(
         report: called with the figures of every step.
     """
     out = Path(out)
-    chief = _place()[0] == 0
-    out.mkdir(parents=True, exist_ok=True)
     where = out / "checkpoint.pt"
     run = Training.resume(where) if resume and where.exists() else Training.begin(recipe)
+    pairs = validation_set(held_out, run.recipe) if held_out else []
+    patches = Patches(list(scenes.values()), run.recipe)
+    advance(
+        run,
+        patches,
+        pairs,
+        out,
+        checkpoint_minutes=checkpoint_minutes,
+        minutes=minutes,
+        report=report,
+    )
+    target = out / f"{run.recipe.name}.safetensors"
+    if _place()[0] == 0:
+        store.save(target, run.averaged(), card(run, scenes, held_out), overwrite=True)
+    return target
+
+
+def advance(
+    run: Training,
+    patches: Any,
+    pairs: list[tuple[F32, F32]],
+    out: Path,
+    *,
+    checkpoint_minutes: float,
+    minutes: float | None,
+    report: Callable[[dict[str, Any]], None] | None,
+) -> None:
+    """Step until the recipe or the time is over, with log, validation and checkpoints in ``out``."""
+    chief = _place()[0] == 0
+    out.mkdir(parents=True, exist_ok=True)
+    where, log_path = out / "checkpoint.pt", out / "log.jsonl"
     recipe = run.recipe
-    patches = Patches(list(scenes.values()), recipe)
-    pairs = validation_set(held_out, recipe) if held_out else []
-    log_path = out / "log.jsonl"
     _trim_log(log_path, run.step, chief)
     started, saved, before = time.monotonic(), time.monotonic(), run.seconds
     while run.step < recipe.steps:
@@ -230,13 +276,13 @@ def train(
         run.seconds = before + time.monotonic() - started
         if run.bad_in_a_row >= LIMIT_BAD:
             raise TrainingStopped(
-                f"loss or gradient was not finite {LIMIT_BAD} steps in a row (step {run.step}, sources "
-                f"{', '.join(recipe.sources)}, patch seed [{recipe.seed}, {run.step - 1}]); the last "
+                f"loss or gradient was not finite {LIMIT_BAD} steps in a row (step {run.step}, network "
+                f"{recipe.name}, patch seed [{recipe.seed}, {run.step - 1}]); the last "
                 f"good checkpoint is {where if where.exists() else 'none'}"
             )
         last = run.step == recipe.steps
         if pairs and (run.step % recipe.validate == 0 or last):
-            run.scores = validate(run.averaged(), pairs, recipe)
+            run.scores = run.validate(pairs)
             figures["psnr"] = run.scores
         if chief:
             figures["seconds"] = round(run.seconds, 3)
@@ -251,10 +297,6 @@ def train(
             if chief:
                 run.save(where)
             break
-    target = out / f"{recipe.name}.safetensors"
-    if chief:
-        store.save(target, run.averaged(), card(run, scenes, held_out), overwrite=True)
-    return target
 
 
 def card(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import tomllib
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from ..errors import BadFile, BadOption, unknown_name
 
@@ -15,27 +15,17 @@ Rate = Literal["cosine", "epochs"]
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """One training run.
+class Plan:
+    """How any network here is trained: its size, and the optimiser's steps.
 
     Attributes:
         name: name of the network, for example "N+T+TS".
-        sources: models the loss looks through, by registered name.
         architecture, filters: the network.
         patch: side of a training patch in pixels.
         batch: patches per step, over all processes.
         stages: later (first step, patch, batch): small patches first, because many cheap steps learn
             fastest, larger ones later, because the models see further than a small patch.
         steps: number of optimiser steps.
-        noise: noise cases to draw from, one per patch.
-        affected: limits of the share of bands that carry impulses, stripes or dead columns;
-            None: the paper's 10 of 31.
-        bands: limits of the number of bands of a patch (a random sub-range of the scene's);
-            None: all.
-        subsample: largest stride with which patches are cut (2: half of them at half resolution).
-        loss: "mse" is the mean over patches and sources (the paper); "log" the mean of its
-            logarithm, which is what a mean PSNR measures.
-        backward: how the gradient passes through the solvers.
         optimiser: "adam" (the paper) or "soap" (Adam in the eigenbasis of the gradients).
         rate: learning rate; ``schedule`` "cosine" (linear warm-up, decay to 0) or "epochs"
             (the paper's factor ``decay`` after every ``epoch`` steps).
@@ -48,19 +38,13 @@ class Recipe:
     """
 
     name: str
-    sources: tuple[str, ...]
+    _: KW_ONLY
     architecture: str = "dlwnet3d"
     filters: int = 64
     patch: int = 20
     batch: int = 3
     stages: tuple[tuple[int, int, int], ...] = ()
     steps: int = 4000
-    noise: tuple[int, ...] = (1,)
-    affected: tuple[float, float] | None = None
-    bands: tuple[int, int] | None = None
-    subsample: int = 2
-    loss: Loss = "mse"
-    backward: Literal["unroll", "checkpoint", "implicit"] = "unroll"
     optimiser: Literal["adam", "soap"] = "adam"
     rate: float = 1e-3
     schedule: Rate = "cosine"
@@ -75,29 +59,24 @@ class Recipe:
     held_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("patch", "batch", "steps", "filters", "subsample", "validate", "epoch"):
-            if getattr(self, name) < 1:
-                raise BadOption(
-                    f"{name} in the recipe must be at least 1, not {getattr(self, name)}"
-                )
-        if not self.sources:
-            raise BadOption(
-                "the recipe names no sources; for example sources = ['nn', 'tv', 'tvs']"
-            )
+        for name in ("patch", "batch", "steps", "filters", "validate", "epoch"):
+            self._at_least_one(name)
         for stage in self.stages:
             if len(stage) != 3 or min(stage) < 1:
                 raise BadOption(
                     f"a stage in the recipe is [first step, patch, batch], not {list(stage)}"
                 )
-        if self.loss not in ("mse", "log"):
-            raise BadOption(f"loss in the recipe must be 'mse' or 'log', not '{self.loss}'")
         if self.optimiser not in ("adam", "soap"):
             raise BadOption(f"optimiser must be 'adam' or 'soap', not '{self.optimiser}'")
         if self.schedule not in ("cosine", "epochs"):
             raise BadOption(f"schedule must be 'cosine' or 'epochs', not '{self.schedule}'")
 
+    def _at_least_one(self, name: str) -> None:
+        if getattr(self, name) < 1:
+            raise BadOption(f"{name} in the recipe must be at least 1, not {getattr(self, name)}")
+
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Recipe:
+    def from_dict(cls, values: dict[str, Any]) -> Self:
         """A recipe from plain values; an unknown key is an error with the nearest known one."""
         known = {f.name for f in fields(cls)}
         for key in values:
@@ -110,7 +89,7 @@ class Recipe:
             raise BadOption(f"the recipe is not complete: {error}") from error
 
     @classmethod
-    def read(cls, path: str | Path, **changes: Any) -> Recipe:
+    def read(cls, path: str | Path, **changes: Any) -> Self:
         """A recipe from a TOML file, with some values changed."""
         path = Path(path)
         try:
@@ -142,6 +121,43 @@ class Recipe:
             return self.rate * (step + 1) / self.warmup
         done = (step - self.warmup) / max(1, self.steps - self.warmup)
         return self.rate * 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
+
+
+@dataclass(frozen=True)
+class Recipe(Plan):
+    """One training run of a weight network, through the models it serves.
+
+    Attributes:
+        sources: models the loss looks through, by registered name.
+        noise: noise cases to draw from, one per patch.
+        affected: limits of the share of bands that carry impulses, stripes or dead columns;
+            None: the paper's 10 of 31.
+        bands: limits of the number of bands of a patch (a random sub-range of the scene's);
+            None: all.
+        subsample: largest stride with which patches are cut (2: half of them at half resolution).
+        loss: "mse" is the mean over patches and sources (the paper); "log" the mean of its
+            logarithm, which is what a mean PSNR measures.
+        backward: how the gradient passes through the solvers.
+    """
+
+    sources: tuple[str, ...]
+    _: KW_ONLY
+    noise: tuple[int, ...] = (1,)
+    affected: tuple[float, float] | None = None
+    bands: tuple[int, int] | None = None
+    subsample: int = 2
+    loss: Loss = "mse"
+    backward: Literal["unroll", "checkpoint", "implicit"] = "unroll"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._at_least_one("subsample")
+        if not self.sources:
+            raise BadOption(
+                "the recipe names no sources; for example sources = ['nn', 'tv', 'tvs']"
+            )
+        if self.loss not in ("mse", "log"):
+            raise BadOption(f"loss in the recipe must be 'mse' or 'log', not '{self.loss}'")
 
 
 def _tuples(value: Any) -> Any:

@@ -1,0 +1,124 @@
+"""Gaussian denoisers: functions (x, sigma) -> x that plug-and-play models use as a prior.
+
+A denoiser takes an image (..., band, row, col) near [0, 1] with white noise of standard deviation
+sigma and returns its guess of the clean image. Any callable of that form will do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from . import store
+from .errors import BadOption, unknown_name
+from .nets.ffdnet import FFDNet
+
+Denoiser = Callable[[Tensor, float], Tensor]
+"""(image (..., band, row, col), sigma) -> image of the same shape."""
+
+GreyDenoiser = Callable[[Tensor, Tensor], Tensor]
+"""(images (image, row, col), sigma: one per image, or a map of the same shape) -> images."""
+
+Rank = int | Literal["auto"]
+
+
+def resolve(spec: str | Path | Denoiser) -> Denoiser:
+    """The denoiser a user means: a registered name, a file with a trained one, or a callable.
+
+    >>> resolve(lambda x, sigma: 0.5 * x)(torch.ones(1, 2, 2), 0.1).mean()
+    tensor(0.5000)
+    """
+    if callable(spec):
+        return spec
+    if str(spec) in registry():
+        return registry()[str(spec)]
+    if Path(spec).suffix not in store.ENDINGS:
+        raise unknown_name("denoiser", str(spec), registry())
+    net = store.load_denoiser(spec).net
+    if isinstance(net, FFDNet):
+        return eigen(net)
+    return lambda x, sigma: net(x)  # SERT guesses the noise level by itself
+
+
+def registry() -> dict[str, Denoiser]:
+    """Denoisers by name: ours, then those of installed packages (entry point dlw.denoisers)."""
+    found: dict[str, Denoiser] = {"eigen": eigen()}
+    for point in entry_points(group="dlw.denoisers"):
+        found.setdefault(point.name, point.load())
+    return found
+
+
+@cache
+def _shipped() -> FFDNet:
+    net = store.load_denoiser("gauss").net
+    assert isinstance(net, FFDNet)
+    return net
+
+
+def grey(images: Tensor, sigma: Tensor | float) -> Tensor:
+    """Denoise grey images (image, row, col) near [0, 1] with the shipped network.
+
+    Args:
+        sigma: noise level in the units of the images: one number, one per image, or a map
+            (image, row, col).
+    """
+    out: Tensor = _shipped()(images, torch.as_tensor(sigma))
+    return out
+
+
+def eigen(denoise: GreyDenoiser = grey, rank: Rank = 4) -> Denoiser:
+    """A denoiser of cubes from one of grey images.
+
+    The cube is projected on its first ``rank`` spectral components. Their basis is orthonormal, so
+    every eigenimage has the noise level of the cube; each is scaled to [0, 1] and denoised with
+    the level in that scale. Any number of bands.
+
+    Args:
+        denoise: of (image, row, col) and one noise level per image.
+        rank: number of components, at most the number of bands; "auto" takes those that stand out of
+            white noise of level sigma.
+    """
+    if rank != "auto" and rank < 1:
+        raise BadOption(f"the rank of the eigenimages must be at least 1 or 'auto', not {rank}")
+
+    def restore(x: Tensor, sigma: float) -> Tensor:
+        if x.dim() > 3:
+            flat = x.reshape(-1, *x.shape[-3:])
+            return torch.stack([restore(cube, sigma) for cube in flat]).view_as(x)
+        basis = components(x, rank, sigma)
+        images = torch.tensordot(basis.T, x, 1)
+        if sigma > 0:
+            low, high = images.amin((1, 2), True), images.amax((1, 2), True)
+            scale = (high - low).clamp_min(1e-6)
+            level = (sigma / scale).flatten()
+            images = low + scale * denoise((images - low) / scale, level)
+        out: Tensor = torch.tensordot(basis, images, 1)
+        return out
+
+    return restore
+
+
+@torch.no_grad()
+def components(x: Tensor, rank: Rank, sigma: float) -> Tensor:
+    """Orthonormal columns (band, component) that span the strongest spectral components of a cube.
+
+    Every sign is such that the eigenimage has a positive mean, so that reordering the bands
+    reorders the result.
+    """
+    flat = x.flatten(1).double()
+    values, vectors = torch.linalg.eigh(flat @ flat.T)
+    if rank == "auto":
+        bands, pixels = flat.shape
+        # The largest eigenvalue of pure noise (Marchenko and Pastur).
+        edge = (sigma * (math.sqrt(pixels) + math.sqrt(bands))) ** 2
+        rank = max(1, int((values > edge).sum()))
+    basis: Tensor = vectors.flip(1)[:, :rank]
+    sign = torch.where((basis.T @ flat.sum(1)) < 0, -1.0, 1.0)
+    return (basis * sign).to(x.dtype)

@@ -1,0 +1,38 @@
+"""Plug and play: a Gaussian denoiser in the place of a regulariser."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ..denoisers import Denoiser, resolve
+from ..solver import Model, Schedule, Term
+
+SIGMA, MU = 50 / 255, 0.5
+Spec = str | Denoiser
+
+
+def build(
+    shape: Sequence[int], strength: float = 1.0, denoiser: Spec = "eigen", multipliers: bool = True
+) -> Model:
+    """A clean image is what a Gaussian denoiser leaves alone (DLW-PnP), by ADMM.
+
+    The prox of lambda R at step t is denoiser(v, sqrt(lambda t)) with lambda = strength mu sigma^2: at
+    strength 1 and the mu of the schedule the denoiser is told 50/255. Twelve steps; the result is
+    the denoised copy. A denoiser need not be a prox, so the schedule has a guard.
+    """
+    denoise = resolve(denoiser)
+    weight = strength * MU * SIGMA**2
+    return Model(
+        terms=(Term(lambda v, t, carry: (denoise(v, math.sqrt(weight * t)), carry)),),
+        schedule=Schedule(
+            steps=12, mu=MU, order=("image", "terms"), multipliers=multipliers, guard=3
+        ),
+        central="data",
+        output=0,
+    )
+
+
+def build_hqs(shape: Sequence[int], strength: float = 1.0) -> Model:
+    """The same by half-quadratic splitting: no multipliers, slower and safer than ADMM."""
+    return build(shape, strength, multipliers=False)

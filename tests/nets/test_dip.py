@@ -1,0 +1,118 @@
+"""The deep image prior: the network's size, one seed one result, and where it stops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import dlw
+from dlw import models, scenes
+from dlw.errors import BadOption
+from dlw.metrics import psnr
+from dlw.models import dip
+from dlw.nets.skip import SkipNet
+from dlw.solver import Problem, Schedule, solve
+
+
+@pytest.fixture(scope="module")
+def pair() -> tuple[torch.Tensor, torch.Tensor]:
+    clean = scenes.synthetic(3, 20, 24, rng=np.random.default_rng(0)).data
+    noise = np.random.default_rng(1).standard_normal(clean.shape, np.float32)
+    return torch.from_numpy(clean), torch.from_numpy(clean + np.float32(0.2) * noise)
+
+
+@pytest.mark.parametrize(("bands", "count"), [(31, 1_687_531), (32, 1_688_816)])
+def test_number_of_parameters(bands: int, count: int) -> None:
+    assert sum(p.numel() for p in SkipNet(bands).parameters()) == count
+
+
+def test_differences_by_hand() -> None:
+    x = torch.tensor([[[0.0, 1.0], [3.0, 2.0]], [[0.0, 5.0], [3.0, 2.0]]])
+    across, down, across_between, down_between = dip.variation(x)
+    assert across.tolist() == [[[1.0], [1.0]], [[5.0], [1.0]]]
+    assert down.tolist() == [[[3.0, 1.0]], [[3.0, 3.0]]]
+    assert across_between.tolist() == [[[4.0], [0.0]]]
+    assert down_between.tolist() == [[[0.0, 4.0]]]
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_fit_improves_and_is_recorded(
+    pair: tuple[torch.Tensor, torch.Tensor], weighted: bool
+) -> None:
+    clean, y = pair
+    seen: list[int] = []
+    fit = dip.restore(
+        y,
+        torch.ones_like(y) if weighted else None,
+        iterations=12,
+        clean=clean,
+        progress=lambda k, x: seen.append(k),
+    )
+    assert fit.x.shape == y.shape
+    assert len(fit.loss) == len(fit.psnr) == 12
+    assert seen == list(range(1, 13))
+    if weighted:
+        assert min(fit.loss[-3:]) < 0.7 * fit.loss[0]
+    # Without weights the threshold caps every part of the loss; the image still improves.
+    assert fit.psnr[-1] > fit.psnr[0] + 2
+    assert fit.psnr[-1] == psnr(clean.numpy(), fit.x.numpy())
+
+
+def test_one_seed_one_result(pair: tuple[torch.Tensor, torch.Tensor]) -> None:
+    _, y = pair
+    w = torch.ones_like(y)
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    a, b, c = (dip.restore(y, w, iterations=2, seed=s) for s in (3, 3, 4))
+    assert torch.equal(a.x, b.x)
+    assert a.loss == b.loss
+    assert not torch.equal(a.x, c.x)
+    # The caller's stream is left alone.
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_weightless_voxels_leave_no_trace(pair: tuple[torch.Tensor, torch.Tensor]) -> None:
+    _, y = pair
+    w = torch.ones_like(y)
+    w[1, 4:9, 3:7] = 0.0
+    other = torch.where(w > 0, y, 77.0)
+    assert torch.equal(*(dip.restore(v, w, iterations=2).x for v in (y, other)))
+
+
+def test_time_limit_ends_the_fit(pair: tuple[torch.Tensor, torch.Tensor]) -> None:
+    _, y = pair
+    assert len(dip.restore(y, None, iterations=50, seconds=0.0).loss) == 1
+
+
+@pytest.mark.parametrize("model", ["dip", "s2dip"])
+def test_through_denoise(pair: tuple[torch.Tensor, torch.Tensor], model: str) -> None:
+    _, y = pair
+    plan = Schedule(steps=2, mu=dip.MU)
+    seen = []
+    results = [
+        dlw.denoise(
+            y.numpy(),
+            model=model,
+            weights="uniform",
+            range=(0, 1),
+            schedule=plan,
+            seed=seed,
+            watch=lambda s: seen.append(s.k),
+        )
+        for seed in (0, 1)
+    ]
+    assert seen == [1, 2, 1, 2]
+    assert results[0].report.steps == 2
+    want = dip.restore(y, None if model == "s2dip" else torch.ones_like(y), iterations=2).x
+    torch.testing.assert_close(torch.from_numpy(results[0].cube.data), want)
+    assert not np.array_equal(results[0].cube.data, results[1].cube.data)
+
+
+def test_neither_gradient_nor_tolerance(pair: tuple[torch.Tensor, torch.Tensor]) -> None:
+    _, y = pair
+    problem = Problem(models.build("dip", y.shape), y, torch.ones_like(y))
+    with pytest.raises(BadOption, match="no gradient"):
+        solve(problem, backward="unroll")
+    with pytest.raises(BadOption, match="give it steps"):
+        solve(problem, problem.model.schedule.converged())

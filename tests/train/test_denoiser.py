@@ -1,0 +1,96 @@
+"""Training of the Gaussian denoiser."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dlw import scenes, store
+from dlw.errors import BadFile, BadOption
+from dlw.train.denoiser import DenoiserRecipe, load_photographs, train_denoiser
+from dlw.train.grey import GreyPatches, eigenimages
+
+TINY = DenoiserRecipe(
+    "tiny", filters=4, patch=8, batch=3, steps=6, warmup=2, validate=3, components=2
+)
+
+
+@pytest.fixture(scope="module")
+def cubes() -> dict[str, np.ndarray]:
+    return {
+        f"scene{i}": scenes.synthetic(5, 20, 24, rng=np.random.default_rng(i)).data
+        for i in range(2)
+    }
+
+
+@pytest.fixture(scope="module")
+def photographs() -> list[np.ndarray]:
+    return [scenes.synthetic(3, 24, 20, rng=np.random.default_rng(9)).data[0]]
+
+
+def test_resumed_is_uninterrupted(
+    photographs: list[np.ndarray], cubes: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    data = {"held_out": {"scene1": cubes["scene1"]}}
+    rest = {"scene0": cubes["scene0"]}
+    whole = train_denoiser(TINY, photographs, rest, tmp_path / "a", **data)
+    for _ in range(TINY.steps):  # the time is over after every step
+        parts = train_denoiser(
+            TINY, photographs, rest, tmp_path / "b", resume=True, minutes=0.0, **data
+        )
+    a, b = (store.load_denoiser(p) for p in (whole, parts))
+    assert a.card["steps"] == b.card["steps"] == 6
+    assert a.card["validation_psnr"] == b.card["validation_psnr"] != {}
+    state = b.net.state_dict()
+    for key, value in a.net.state_dict().items():
+        assert value.numpy().tobytes() == state[key].numpy().tobytes()
+    logs = [
+        [json.loads(x) for x in (tmp_path / f / "log.jsonl").read_text().splitlines()] for f in "ab"
+    ]
+    assert [x["loss"] for x in logs[0]] == [x["loss"] for x in logs[1]]
+    other = train_denoiser(replace(TINY, seed=1), photographs, rest, tmp_path / "c")
+    assert other.read_bytes() != whole.read_bytes()
+
+
+def test_training_lowers_the_error(
+    photographs: list[np.ndarray], cubes: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    recipe = replace(TINY, steps=60, filters=8, rate=0.01)
+    train_denoiser(recipe, photographs, cubes, tmp_path)
+    log = [json.loads(x)["loss"] for x in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert np.mean(log[-15:]) < 0.7 * np.mean(log[:5])
+
+
+def test_patches_are_keyed_and_noisy_as_they_say(cubes: dict[str, np.ndarray]) -> None:
+    kinds = {"bands": list(cubes["scene0"]), "eigenimages": eigenimages(cubes["scene0"], 3)}
+    source = GreyPatches(kinds, {"bands": 0.5, "eigenimages": 0.5}, 16, 0.3, seed=4)
+    together = source.batch(3, range(6))
+    alone = source.batch(3, [5])
+    for a, b in zip(together, alone, strict=True):
+        assert torch.equal(a[5], b[0])
+    clean, noisy, sigma = source.batch(0, range(40))
+    assert float(sigma.max()) <= 0.3
+    measured = (noisy - clean).std((1, 2))
+    torch.testing.assert_close(measured, sigma, rtol=0.25, atol=1e-3)
+
+
+def test_eigenimages_are_orthogonal_before_scaling() -> None:
+    cube = np.random.default_rng(0).random((6, 9, 8), np.float32)
+    images = eigenimages(cube, 3)
+    assert all(i.min() == 0 and i.max() == pytest.approx(1) for i in images)
+    # The first principal image correlates with the mean over bands.
+    assert abs(np.corrcoef(images[0].ravel(), cube.mean(0).ravel())[0, 1]) > 0.99
+
+
+def test_faults(tmp_path: Path) -> None:
+    with pytest.raises(BadFile, match="no folder"):
+        load_photographs(tmp_path / "nowhere")
+    with pytest.raises(BadFile, match="no picture"):
+        load_photographs(tmp_path)
+    with pytest.raises(BadOption, match="sigma"):
+        replace(TINY, sigma=0.0)
