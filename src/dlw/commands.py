@@ -238,13 +238,13 @@ def import_weights(
     overwrite: OverwriteOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Turn a PyTorch checkpoint of the paper's authors into a dlw network (tensors only)."""
+    """Turn a PyTorch checkpoint of the paper's authors, or of SERT, into a dlw network (tensors only)."""
     from . import store
 
     if Path(target).suffix != ".safetensors":
         raise BadOption(f"a network is written as .safetensors, not as {target}")
     check_places([target], overwrite)
-    net, card = store.import_checkpoint(checkpoint, name)
+    net, card = store.import_any(checkpoint, name)
     store.save(target, net, card, overwrite=overwrite)
     if not quiet:
         console.summary({"network": card["name"], "from": checkpoint, "output": target})

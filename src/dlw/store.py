@@ -302,6 +302,13 @@ def import_checkpoint(path: str | Path, name: str | None = None) -> tuple[DLWnet
     return _import_weights(Path(path), read_checkpoint(path), name)
 
 
+def import_any(path: str | Path, name: str | None = None) -> tuple[DLWnet3d | SERT, dict[str, Any]]:
+    """A network from a checkpoint of one of the programs we know, by the names of its tensors."""
+    if "conv_first.weight" in read_checkpoint(path):
+        return import_sert(path, name)
+    return import_checkpoint(path, name)
+
+
 def import_sert(path: str | Path, name: str | None = None) -> tuple[SERT, dict[str, Any]]:
     """A SERT from a checkpoint in the layout of its authors' program, and a card for it."""
     tensors = read_checkpoint(path)
