@@ -85,16 +85,16 @@ def test_time_limit_ends_the_fit(pair: tuple[torch.Tensor, torch.Tensor]) -> Non
     assert len(dip.restore(y, None, iterations=50, seconds=0.0).loss) == 1
 
 
-@pytest.mark.parametrize("model", ["dip", "s2dip"])
-def test_through_denoise(pair: tuple[torch.Tensor, torch.Tensor], model: str) -> None:
+@pytest.mark.parametrize("weights", ["uniform", "original"])
+def test_through_denoise(pair: tuple[torch.Tensor, torch.Tensor], weights: str) -> None:
     _, y = pair
     plan = Schedule(steps=2, mu=dip.MU)
     seen = []
     results = [
         dlw.denoise(
             y.numpy(),
-            model=model,
-            weights="uniform",
+            model="dip",
+            weights=weights,
             range=(0, 1),
             schedule=plan,
             seed=seed,
@@ -104,7 +104,7 @@ def test_through_denoise(pair: tuple[torch.Tensor, torch.Tensor], model: str) ->
     ]
     assert seen == [1, 2, 1, 2]
     assert results[0].report.steps == 2
-    want = dip.restore(y, None if model == "s2dip" else torch.ones_like(y), iterations=2).x
+    want = dip.restore(y, None if weights == "original" else torch.ones_like(y), iterations=2).x
     torch.testing.assert_close(torch.from_numpy(results[0].cube.data), want)
     assert not np.array_equal(results[0].cube.data, results[1].cube.data)
 
