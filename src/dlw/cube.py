@@ -38,6 +38,65 @@ class Encoding:
             )
 
 
+def decode(
+    stored: NDArray[Any], encoding: Encoding
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Values ``stored * scale + offset`` as float32, and where they are measurements.
+
+    NaN, Inf and nodata are no measurements, nor is what float32 cannot hold; there the value stays
+    as it was stored, so that :func:`encode` puts it back.
+
+    >>> values, valid = decode(np.array([[[20, -1]]]), Encoding(scale=0.5, nodata=-1.0))
+    >>> values.tolist(), valid.tolist()
+    ([[[10.0, -1.0]]], [[[True, False]]])
+    """
+    ok = np.isfinite(stored)
+    if encoding.nodata is not None:
+        ok &= stored != encoding.nodata
+    values = _as_float32(stored)
+    ok &= np.isfinite(values)
+    if encoding.scale != 1.0 or encoding.offset != 0.0:
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = values * np.float32(encoding.scale) + np.float32(encoding.offset)
+        values = np.where(ok, scaled, values)
+    return values, ok
+
+
+def encode(
+    values: NDArray[Any], valid: NDArray[np.bool_], encoding: Encoding
+) -> tuple[NDArray[Any], int]:
+    """The stored form ``(value - offset) / scale`` of values, and how many had to be clipped.
+
+    Integer types round, and are clipped to what they can hold; where ``valid`` is False the value
+    is stored as it is (integer types that cannot hold it get nodata or 0).
+    """
+    dtype = np.dtype(encoding.dtype)
+    stored = (values.astype(np.float64) - encoding.offset) / encoding.scale
+    stored = np.where(valid, stored, values)
+    clipped = 0
+    if dtype.kind == "b":
+        stored = (stored > 0.5).astype(np.float64)
+    elif dtype.kind in "ui":
+        info = np.iinfo(dtype)
+        stored = np.where(np.isfinite(stored), np.rint(stored), encoding.nodata or 0.0)
+        outside = (stored < float(info.min)) | (stored > float(info.max))
+        clipped = int(np.count_nonzero(outside & valid))
+        # The float64 nearest to a 64-bit maximum lies above it: step down before casting.
+        top = float(info.max)
+        top = top if int(top) <= info.max else float(np.nextafter(top, 0.0))
+        stored = np.clip(stored, float(info.min), top)
+    elif dtype.itemsize < 4:
+        limit = float(np.finfo(dtype).max)
+        clipped = int(np.count_nonzero((np.abs(stored) > limit) & valid))
+        stored = np.where(valid, np.clip(stored, -limit, limit), stored)
+    return stored.astype(dtype), clipped
+
+
+def _as_float32(stored: NDArray[Any]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return stored.astype(np.float32)
+
+
 @dataclass(frozen=True, eq=False)
 class Cube:
     """A hyperspectral image.
@@ -114,23 +173,14 @@ class Cube:
         encoding = encoding or Encoding(dtype=stored.dtype.name, axes=axes, nodata=nodata)
         order = tuple(encoding.axes.index(a) for a in AXES)
         ordered = stored.transpose(order)
-        ok = np.isfinite(ordered)
-        if encoding.nodata is not None:
-            ok &= ordered != encoding.nodata
+        values, ok = decode(ordered, encoding)
         if valid is not None:
             mask = np.asarray(valid, bool)
             if mask.ndim == 2:
                 mask = np.expand_dims(mask, encoding.axes.index("b"))
             ok &= np.broadcast_to(mask, stored.shape).transpose(order)
-        with np.errstate(over="ignore", invalid="ignore"):
-            values = ordered.astype(np.float32)
-        ok &= np.isfinite(values)
-        if encoding.scale != 1.0 or encoding.offset != 0.0:
-            values = np.where(
-                ok,
-                values * np.float32(encoding.scale) + np.float32(encoding.offset),
-                values,
-            )
+            # What is masked keeps the value it was stored with, as decode() leaves nodata.
+            values = np.where(ok, values, _as_float32(ordered))
         return cls(
             np.ascontiguousarray(values, dtype=np.float32),
             np.ascontiguousarray(ok),
@@ -148,26 +198,7 @@ class Cube:
         types that cannot hold it get ``nodata`` or 0).
         """
         enc = encoding or self.encoding
-        dtype = np.dtype(enc.dtype)
-        stored = (self.data.astype(np.float64) - enc.offset) / enc.scale
-        stored = np.where(self.valid, stored, self.data)
-        clipped = 0
-        if dtype.kind == "b":
-            stored = (stored > 0.5).astype(np.float64)
-        elif dtype.kind in "ui":
-            info = np.iinfo(dtype)
-            stored = np.where(np.isfinite(stored), np.rint(stored), enc.nodata or 0.0)
-            outside = (stored < float(info.min)) | (stored > float(info.max))
-            clipped = int(np.count_nonzero(outside & self.valid))
-            # The float64 nearest to a 64-bit maximum lies above it: step down before casting.
-            top = float(info.max)
-            top = top if int(top) <= info.max else float(np.nextafter(top, 0.0))
-            stored = np.clip(stored, float(info.min), top)
-        elif dtype.itemsize < 4:
-            limit = float(np.finfo(dtype).max)
-            clipped = int(np.count_nonzero((np.abs(stored) > limit) & self.valid))
-            stored = np.where(self.valid, np.clip(stored, -limit, limit), stored)
-        out = stored.astype(dtype)
+        out, clipped = encode(self.data, self.valid, enc)
         back = tuple(AXES.index(a) for a in enc.axes)
         return np.ascontiguousarray(out.transpose(back)), clipped
 

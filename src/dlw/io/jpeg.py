@@ -7,9 +7,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..cube import Cube, Encoding
+from ..cube import Encoding
 from ..errors import BadOption
-from .picture import describe_picture, read_picture
+from .picture import open_picture
+from .source import CubeFile, Described
 
 NAME = "jpeg"
 SUFFIXES: tuple[
@@ -19,6 +20,8 @@ HAS_KEYS = False
 FREE_AXES = False
 BANDS: frozenset[int] | None = frozenset({1, 3})
 DTYPES: frozenset[str] | None = frozenset(["uint8"])
+FOLDER = False
+HOLDS: frozenset[str] | None = frozenset()
 
 
 def sniff(path: Path, head: bytes) -> bool:
@@ -26,20 +29,15 @@ def sniff(path: Path, head: bytes) -> bool:
     return head[:3] == b"\xff\xd8\xff"
 
 
-def read(path: Path, *, key: str | None, axes: str | None, nodata: float | None) -> Cube:
-    """Read a picture.
+def source(path: Path, *, key: str | None, axes: str | None, nodata: float | None) -> CubeFile:
+    """Open a picture.
 
     Args:
         path, key, axes, nodata: as for :func:`dlw.io.open_cube`.
     """
-    return read_picture(path, "JPEG", NAME, nodata)
+    return open_picture(path, "JPEG", NAME, nodata)
 
 
-def describe(path: Path, *, key: str | None, axes: str | None) -> dict[str, Any]:
-    """Facts from the header."""
-    return describe_picture(path, "JPEG")
-
-
-def write(cube: Cube, path: Path, stored: NDArray[Any], encoding: Encoding) -> None:
+def write(cube: Described, path: Path, stored: NDArray[Any], encoding: Encoding) -> None:
     """Refuse, with what to do instead."""
     raise BadOption(f"{path} would be a lossy JPEG; write a .png or .tif instead")

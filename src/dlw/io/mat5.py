@@ -19,11 +19,13 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cube import Cube, Encoding
+from ..cube import Encoding
 from ..errors import BadFile
 from . import mat73
 from .guard import check_promise, reading
-from .named import Load, Variable, describe_named, read_named, to_write
+from .named import HOLDS as HOLDS
+from .named import Load, Variable, open_named, to_write
+from .source import CubeFile, Described
 
 NAME = "mat5"
 SUFFIXES: tuple[str, ...] = (".mat",)
@@ -31,6 +33,7 @@ HAS_KEYS = True
 FREE_AXES = True
 BANDS: frozenset[int] | None = None
 DTYPES: frozenset[str] | None = mat73.DTYPES
+FOLDER = False
 LARGEST = 2**31 - 2**16
 """Bytes a version 5 variable may have; larger ones are written as 7.3."""
 
@@ -190,24 +193,23 @@ def loader(path: Path, elements: dict[str, Element]) -> Load:
     return load
 
 
-def read(path: Path, *, key: str | None, axes: str | None, nodata: float | None) -> Cube:
-    """Read a cube.
+def variables(path: Path) -> dict[str, Variable]:
+    """The variables from their headers."""
+    return listed(path)[0]
+
+
+def source(path: Path, *, key: str | None, axes: str | None, nodata: float | None) -> CubeFile:
+    """Open a cube.
 
     Args:
         path, key, axes, nodata: as for :func:`dlw.io.open_cube`.
     """
-    variables, elements = listed(path)
+    found, elements = listed(path)
     load = loader(path, elements)
-    return read_named(path, variables, load, format=NAME, key=key, axes=axes, nodata=nodata)
+    return open_named(path, found, load, format=NAME, key=key, axes=axes, nodata=nodata)
 
 
-def describe(path: Path, *, key: str | None, axes: str | None) -> dict[str, Any]:
-    """Facts from the headers."""
-    variables, elements = listed(path)
-    return describe_named(path, variables, loader(path, elements), key=key, axes=axes)
-
-
-def write(cube: Cube, path: Path, stored: NDArray[Any], encoding: Encoding) -> None:
+def write(cube: Described, path: Path, stored: NDArray[Any], encoding: Encoding) -> None:
     """Write the cube and its neighbours, as version 7.3 if version 5 cannot hold so much."""
     from scipy.io import savemat
 

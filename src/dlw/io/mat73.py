@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cube import Cube, Encoding
+from ..cube import Encoding
 from ..errors import BadFile
 from .guard import check_promise, reading
-from .named import Load, Variable, describe_named, read_named, to_write
+from .named import HOLDS as HOLDS
+from .named import Load, Variable, open_named, to_write
+from .source import CubeFile, Described
 
 NAME = "mat73"
 SUFFIXES: tuple[str, ...] = ()
@@ -22,6 +24,7 @@ CLASSES = {"float64": "double", "float32": "single", "bool": "logical"}
 DTYPES: frozenset[str] | None = frozenset(
     [*CLASSES, *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))]
 )
+FOLDER = False
 HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
@@ -83,23 +86,22 @@ def _type_name(dtype: np.dtype[Any]) -> str:
     return "reference" if dtype.kind == "O" else dtype.name
 
 
-def read(path: Path, *, key: str | None, axes: str | None, nodata: float | None) -> Cube:
-    """Read a cube; ``axes`` is the order that MATLAB shows.
+def variables(path: Path) -> dict[str, Variable]:
+    """The top variables, with the shapes MATLAB shows."""
+    return listed(path)
+
+
+def source(path: Path, *, key: str | None, axes: str | None, nodata: float | None) -> CubeFile:
+    """Open a cube; ``axes`` is the order that MATLAB shows.
 
     Args:
         path, key, axes, nodata: as for :func:`dlw.io.open_cube`.
     """
-    return read_named(
-        path, listed(path), loader(path), format=NAME, key=key, axes=axes, nodata=nodata
-    )
+    load = loader(path)
+    return open_named(path, listed(path), load, format=NAME, key=key, axes=axes, nodata=nodata)
 
 
-def describe(path: Path, *, key: str | None, axes: str | None) -> dict[str, Any]:
-    """Facts from the headers."""
-    return describe_named(path, listed(path), loader(path), key=key, axes=axes)
-
-
-def write(cube: Cube, path: Path, stored: NDArray[Any], encoding: Encoding) -> None:
+def write(cube: Described, path: Path, stored: NDArray[Any], encoding: Encoding) -> None:
     """Write the cube and its neighbours."""
     write_variables(path, to_write(cube, stored, encoding, encoding.key or "cube"))
 

@@ -11,13 +11,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cube import AXES, Cube, Encoding
+from ..cube import AXES, Encoding
 from ..errors import BadFile, unknown_name
 from .guard import check_cube, is_real
+from .meta import from_text, to_text
+from .source import CubeFile, Described, whole, with_nodata
 
 DEFAULT_AXES = "rcb"
-NEIGHBOURS = ("wavelengths", "good_bands", "scale", "offset", "nodata", "axes")
+NEIGHBOURS = ("wavelengths", "good_bands", "scale", "offset", "nodata", "axes", "metadata")
 """Variables that describe the cube; written beside it when they say something."""
+
+
+HOLDS: frozenset[str] | None = None
+"""Everything: what has no variable of its own is kept as JSON text in ``metadata``."""
+
+
+class SeveralCubes(BadFile):
+    """More than one variable could be the cube."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +73,7 @@ def choose(path: Path, variables: Mapping[str, Variable], key: str | None) -> st
     if "cube" in found:  # the name dlw writes; a preview beside it does not make it ambiguous
         return "cube"
     if found:
-        raise BadFile(f"{path} holds several cubes ({listing(found)}); choose one with --key")
+        raise SeveralCubes(f"{path} holds several cubes ({listing(found)}); choose one with --key")
     if not variables:
         raise BadFile(f"{path} holds no variables; check that it is the right file")
     raise BadFile(
@@ -93,6 +103,7 @@ class Neighbours:
     nodata: float | None = None
     wavelengths: NDArray[np.float64] | None = None
     good_bands: NDArray[np.bool_] | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -138,12 +149,16 @@ def neighbours(
         value = numbers(scalar, 1)
         if value is not None:
             setattr(said, scalar, float(value[0]))
+    if "metadata" in variables and name != "metadata" and not is_real(variables["metadata"].dtype):
+        said.metadata = from_text(
+            "".join(map(str, load("metadata").reshape(-1))), bands, said.notes
+        )
     if said.scale == 0.0:
         raise BadFile(f"scale in {path} is 0, so the values are lost; correct or remove it")
     return said
 
 
-def read_named(
+def open_named(
     path: Path,
     variables: Mapping[str, Variable],
     load: Load,
@@ -153,8 +168,8 @@ def read_named(
     axes: str | None,
     nodata: float | None,
     metadata: Mapping[str, Any] | None = None,
-) -> Cube:
-    """Read the cube of a file of named variables.
+) -> CubeFile:
+    """Open the cube of a file of named variables; it is read whole when it is first needed.
 
     Args:
         path: the file named in errors.
@@ -166,60 +181,45 @@ def read_named(
     """
     name = choose(path, variables, key)
     said = neighbours(path, variables, load, name, axes)
-    stored = load(name)
-    check_cube(f"{name} in {path}", stored.shape, stored.dtype.name)
-    encoding = Encoding(
-        dtype=stored.dtype.name,
-        axes=said.axes,
-        scale=said.scale,
-        offset=said.offset,
-        nodata=said.nodata if nodata is None else nodata,
-        format=format,
-        key=name,
+    promised = variables[name]
+    shape = promised.shape
+    if len(shape) == 2:
+        at = said.axes.index("b")
+        shape = (*shape[:at], 1, *shape[at:])
+    order = tuple(said.axes.index(a) for a in AXES)
+
+    def stored() -> NDArray[Any]:
+        array = load(name)
+        check_cube(f"{name} in {path}", array.shape, array.dtype.name)
+        if (array.shape, array.dtype.name) != (promised.shape, promised.dtype):
+            raise BadFile(f"{name} in {path} is not what its header promises; get a fresh copy")
+        return array.reshape(shape).transpose(order)
+
+    facts = {**said.metadata, **(metadata or {})}
+    facts |= {"stored_ndim": len(promised.shape), "notes": tuple(said.notes)}
+    if said.nodata is not None:
+        facts["nodata_from"] = "'nodata' in the file"
+    encoding = with_nodata(
+        Encoding(promised.dtype, said.axes, said.scale, said.offset, said.nodata, format, name),
+        facts,
+        nodata,
     )
-    return Cube.from_array(
-        stored,
-        axes=said.axes,
-        wavelengths=said.wavelengths,
-        good_bands=said.good_bands,
-        encoding=encoding,
-        metadata={**(metadata or {}), "stored_ndim": stored.ndim, "notes": tuple(said.notes)},
+    bands, rows, cols = (shape[i] for i in order)
+    return CubeFile(
+        path,
+        (bands, rows, cols),
+        encoding,
+        whole(stored),
+        said.wavelengths,
+        np.ones(0, bool) if said.good_bands is None else said.good_bands,
+        facts,
+        lazy=False,
     )
 
 
-def describe_named(
-    path: Path,
-    variables: Mapping[str, Variable],
-    load: Load,
-    *,
-    key: str | None,
-    axes: str | None,
+def to_write(
+    cube: Described, stored: NDArray[Any], encoding: Encoding, name: str
 ) -> dict[str, Any]:
-    """Facts about a file of named variables; an ambiguous file is listed, not refused.
-
-    Args:
-        path, variables, load, key, axes: as for :func:`read_named`.
-    """
-    facts: dict[str, Any] = {"variables": {name: str(v) for name, v in variables.items()}}
-    found = [name for name, v in variables.items() if v.is_candidate]
-    if key is None and len(found) > 1 and "cube" not in found:  # as choose() decides
-        return facts
-    name = choose(path, variables, key)
-    said = neighbours(path, variables, load, name, axes)
-    return facts | {
-        "key": name,
-        "stored_shape": variables[name].shape,
-        "dtype": variables[name].dtype,
-        "axes": said.axes,
-        "wavelengths": said.wavelengths,
-        "nodata": said.nodata,
-        "scale": said.scale,
-        "offset": said.offset,
-        "notes": tuple(said.notes),
-    }
-
-
-def to_write(cube: Cube, stored: NDArray[Any], encoding: Encoding, name: str) -> dict[str, Any]:
     """The variables to write: the cube first, then those neighbours that say something.
 
     Args:
@@ -240,4 +240,7 @@ def to_write(cube: Cube, stored: NDArray[Any], encoding: Encoding, name: str) ->
         out["nodata"] = np.float64(encoding.nodata)
     if encoding.axes != DEFAULT_AXES:
         out["axes"] = np.array(encoding.axes)
+    text = to_text(cube)
+    if text is not None:
+        out["metadata"] = np.array(text)
     return out

@@ -11,11 +11,13 @@ import numpy as np
 from numpy.lib import format as npformat
 from numpy.typing import NDArray
 
-from ..cube import Cube, Encoding
+from ..cube import Encoding
 from ..errors import BadFile
 from . import npy
 from .guard import check_promise, nbytes, reading
-from .named import Load, Variable, describe_named, read_named, to_write
+from .named import HOLDS as HOLDS
+from .named import Load, Variable, open_named, to_write
+from .source import CubeFile, Described
 
 NAME = "npz"
 SUFFIXES: tuple[str, ...] = (".npz",)
@@ -23,6 +25,7 @@ HAS_KEYS = True
 FREE_AXES = True
 BANDS: frozenset[int] | None = None
 DTYPES: frozenset[str] | None = None
+FOLDER = False
 
 
 def sniff(path: Path, head: bytes) -> bool:
@@ -66,15 +69,20 @@ def loader(path: Path, entries: dict[str, zipfile.ZipInfo]) -> Load:
     return load
 
 
-def read(path: Path, *, key: str | None, axes: str | None, nodata: float | None) -> Cube:
-    """Read a cube.
+def variables(path: Path) -> dict[str, Variable]:
+    """The arrays of the archive."""
+    return listed(path)[0]
+
+
+def source(path: Path, *, key: str | None, axes: str | None, nodata: float | None) -> CubeFile:
+    """Open a cube.
 
     Args:
         path, key, axes, nodata: as for :func:`dlw.io.open_cube`.
     """
     variables, entries = listed(path)
     packed = any(e.compress_type != zipfile.ZIP_STORED for e in entries.values())
-    return read_named(
+    return open_named(
         path,
         variables,
         loader(path, entries),
@@ -86,13 +94,7 @@ def read(path: Path, *, key: str | None, axes: str | None, nodata: float | None)
     )
 
 
-def describe(path: Path, *, key: str | None, axes: str | None) -> dict[str, Any]:
-    """Facts from the headers."""
-    variables, entries = listed(path)
-    return describe_named(path, variables, loader(path, entries), key=key, axes=axes)
-
-
-def write(cube: Cube, path: Path, stored: NDArray[Any], encoding: Encoding) -> None:
+def write(cube: Described, path: Path, stored: NDArray[Any], encoding: Encoding) -> None:
     """Write the cube and its neighbours, compressed if the input was."""
     key = encoding.key or ""
     name = key if re.fullmatch(r"\w[\w .-]*", key) else "cube"

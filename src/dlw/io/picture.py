@@ -1,19 +1,21 @@
-"""What PNG and TIFF share: pictures through GDAL, each channel a band."""
+"""What PNG, JPEG and TIFF share: pictures through GDAL, each channel a band."""
 
 from __future__ import annotations
 
+import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cube import Cube, Encoding
+from ..cube import Encoding
 from ..errors import BadFile
 from .guard import check_cube, check_promise, nbytes, reading
+from .source import CubeFile, Index, Window, whole, with_nodata
 
 AXES = "brc"
 """GDAL hands out and takes (band, row, col)."""
@@ -68,81 +70,136 @@ def palette(picture: Any) -> NDArray[np.uint8] | None:
     return table
 
 
-def pixels(path: Path, driver: str) -> tuple[NDArray[Any], dict[str, Any], list[str]]:
-    """The bands (band, row, col), the encoding's facts and notes on what was changed.
-
-    Args:
-        path: the picture.
-        driver: GDAL's name of the format.
-    """
-    with opened(path, driver) as picture:
-        bands, notes = channels(picture)
-        if not bands:
-            raise BadFile(f"{path} has nothing but an alpha channel; there is nothing to read")
-        stored = picture.read(bands)
-        facts = _facts(picture, bands, notes)
-        table = palette(picture)
-        if table is not None:
-            notes.append("the indexed colours were expanded to red, green and blue")
-            stored = np.ascontiguousarray(table[stored[0]].transpose(2, 0, 1))
-            facts["nodata"] = None  # it was an index
-    return stored, facts, notes
-
-
 def _facts(picture: Any, bands: list[int], notes: list[str]) -> dict[str, Any]:
-    scales = {(picture.scales[b - 1], picture.offsets[b - 1]) for b in bands}
-    scale, offset = scales.pop()
-    if scales or scale == 0.0:
+    """Scale, offset and nodata, and metadata where bands differ."""
+    metadata: dict[str, Any] = {}
+    each = [(float(picture.scales[b - 1]), float(picture.offsets[b - 1])) for b in bands]
+    scale, offset = each[0]
+    if len(set(each)) > 1 or scale == 0.0:
         notes.append("scale and offset differ between bands and were not used")
+        metadata["band_scales"] = tuple(s for s, _ in each)
+        metadata["band_offsets"] = tuple(o for _, o in each)
         scale, offset = 1.0, 0.0
     nodata = picture.nodata
-    return {
-        "scale": float(scale),
-        "offset": float(offset),
-        # NaN is invalid by itself, and equal to nothing.
-        "nodata": None if nodata is None or np.isnan(nodata) else float(nodata),
-    }
+    if nodata is not None:
+        metadata["nodata_from"] = "the file's nodata tag"
+        if np.isnan(nodata):  # invalid by itself, and equal to nothing
+            metadata["nodata_is_nan"] = True
+            nodata = None
+    nodata = None if nodata is None else float(nodata)
+    return {"scale": scale, "offset": offset, "nodata": nodata, "metadata": metadata}
 
 
-def read_picture(path: Path, driver: str, format: str, nodata: float | None) -> Cube:
-    """Read a picture as a cube.
+def _window(picture: Any, path: Path, bands: list[int]) -> Window:
+    """Windows of an open picture."""
+    from rasterio.windows import Window as Cut
+
+    table = palette(picture)
+    lock = threading.Lock()  # a GDAL dataset belongs to one thread at a time
+    dtype = picture.dtypes[0] if table is None else "uint8"
+
+    def window(index: Index, rows: slice, cols: slice) -> NDArray[Any]:
+        height, width = rows.stop - rows.start, cols.stop - cols.start
+        count = len(bands) if table is None else 3
+        chosen = list(range(count))[index] if isinstance(index, slice) else index
+        if not (height and width and chosen):
+            return np.zeros((len(chosen), height, width), dtype)
+        cut = Cut(cols.start, rows.start, width, height)
+        with lock, reading(path), quiet():
+            if table is None:
+                return np.asarray(picture.read([bands[b] for b in chosen], window=cut))
+            colours = table[picture.read(1, window=cut)].transpose(2, 0, 1)
+            return np.ascontiguousarray(colours[chosen])
+
+    return window
+
+
+def open_picture(
+    path: Path,
+    driver: str,
+    format: str,
+    nodata: float | None,
+    more: Callable[[Any, list[int], list[str]], dict[str, Any]] | None = None,
+) -> CubeFile:
+    """Open a picture as a cube.
 
     Args:
         path: the picture.
         driver: GDAL's name of the format.
         format: ours.
         nodata: as for :func:`dlw.io.open_cube`.
+        more: reads what else the format holds from the open picture: wavelengths, good_bands and
+            metadata. A picture with it stays open and is read by windows; without, it is read whole.
     """
-    stored, facts, notes = pixels(path, driver)
-    if nodata is not None:
-        facts["nodata"] = nodata
-    encoding = Encoding(stored.dtype.name, AXES, format=format, **facts)
-    return Cube.from_array(stored, encoding=encoding, metadata={"notes": tuple(notes)})
+    stack = ExitStack()
+    with stack:
+        picture = stack.enter_context(opened(path, driver))
+        bands, notes = channels(picture)
+        if not bands:
+            raise BadFile(f"{path} has nothing but an alpha channel; there is nothing to read")
+        facts = _facts(picture, bands, notes)
+        extra = more(picture, bands, notes) if more is not None else {}
+        dtype, count = picture.dtypes[0], len(bands)
+        if palette(picture) is not None:
+            notes.append("the indexed colours were expanded to red, green and blue")
+            dtype, count, facts["nodata"] = "uint8", 3, None  # it was an index
+            facts["metadata"] = {}
+            extra = {}  # about one band
+        shape = (count, picture.height, picture.width)
+        metadata = facts["metadata"] | extra.get("metadata", {}) | {"notes": tuple(notes)}
+        encoding = with_nodata(
+            Encoding(dtype, AXES, facts["scale"], facts["offset"], facts["nodata"], format=format),
+            metadata,
+            nodata,
+        )
+        keep = stack.pop_all() if more is not None else None
+        window = _window(picture, path, bands) if keep else whole(lambda: pixels(path, driver))
+        return CubeFile(
+            path,
+            shape,
+            encoding,
+            window,
+            extra.get("wavelengths"),
+            extra.get("good_bands", np.ones(0, bool)),
+            metadata,
+            lazy=keep is not None,
+            closing=keep.close if keep else None,
+        )
 
 
-def describe_picture(path: Path, driver: str) -> dict[str, Any]:
-    """Facts from the header.
+def pixels(path: Path, driver: str) -> NDArray[Any]:
+    """All bands (band, row, col) of a picture.
 
     Args:
         path: the picture.
         driver: GDAL's name of the format.
     """
     with opened(path, driver) as picture:
-        bands, notes = channels(picture)
-        facts = _facts(picture, bands, notes) if bands else {}
-        count = len(bands) if palette(picture) is None else 3
-        return facts | {
-            "stored_shape": (count, picture.height, picture.width),
-            "dtype": picture.dtypes[0],
-            "axes": AXES,
-            "notes": tuple(notes),
-        }
+        bands, _ = channels(picture)
+        if not bands:
+            raise BadFile(f"{path} has nothing but an alpha channel; there is nothing to read")
+        everything = slice(None), slice(0, picture.height), slice(0, picture.width)
+        return _window(picture, path, bands)(*everything)
+
+
+def fitting_nodata(encoding: Encoding) -> float | None:
+    """The nodata value, if the type can hold it: GDAL refuses one that marks no voxel."""
+    nodata, dtype = encoding.nodata, np.dtype(encoding.dtype)
+    if nodata is None or dtype.kind not in "ui":
+        return nodata
+    info = np.iinfo(dtype)
+    return nodata if nodata.is_integer() and info.min <= nodata <= info.max else None
 
 
 def write_picture(
-    path: Path, driver: str, stored: NDArray[Any], encoding: Encoding, **options: Any
+    path: Path,
+    driver: str,
+    stored: NDArray[Any],
+    nodata: float | None = None,
+    prepare: Callable[[Any], None] | None = None,
+    **options: Any,
 ) -> None:
-    """Write bands with their scale, offset and nodata value where the format has a place for them.
+    """Write bands, with what ``prepare`` says of them first.
 
     The picture is made in memory: GDAL overlooks a full disk when it closes a file, Python does
     not.
@@ -151,23 +208,18 @@ def write_picture(
         path: the file to make.
         driver: GDAL's name of the format.
         stored: (band, row, col).
-        encoding: where scale, offset and nodata come from.
+        nodata: the value for GDAL's nodata tag.
+        prepare: writes what the format holds beside the numbers.
         options: GDAL's creation options.
     """
     from rasterio.io import MemoryFile
 
     count, height, width = stored.shape
-    nodata = encoding.nodata
-    if nodata is not None and stored.dtype.kind in "ui":
-        info = np.iinfo(stored.dtype)
-        # A value that the type cannot hold marks no voxel, and GDAL refuses it.
-        nodata = nodata if nodata.is_integer() and info.min <= nodata <= info.max else None
     profile = {"count": count, "height": height, "width": width, "dtype": stored.dtype}
     with quiet(), MemoryFile() as memory:
         with memory.open(driver=driver, nodata=nodata, **profile, **options) as picture:
+            if prepare is not None:
+                prepare(picture)
             picture.write(stored)
-            if encoding.scale != 1.0 or encoding.offset != 0.0:
-                picture.scales = [encoding.scale] * count
-                picture.offsets = [encoding.offset] * count
         with open(path, "wb") as file:
             file.write(memory.getbuffer())

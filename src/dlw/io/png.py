@@ -7,8 +7,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..cube import Cube, Encoding
-from .picture import describe_picture, read_picture, write_picture
+from ..cube import Encoding
+from .picture import open_picture, write_picture
+from .source import CubeFile, Described
 
 NAME = "png"
 SUFFIXES: tuple[str, ...] = (".png",)
@@ -17,6 +18,8 @@ FREE_AXES = False
 # Two and four channels would come back with the last one as transparency.
 BANDS: frozenset[int] | None = frozenset([1, 3])
 DTYPES: frozenset[str] | None = frozenset(["uint8", "uint16"])
+FOLDER = False
+HOLDS: frozenset[str] | None = frozenset()
 
 
 def sniff(path: Path, head: bytes) -> bool:
@@ -24,20 +27,15 @@ def sniff(path: Path, head: bytes) -> bool:
     return head.startswith(b"\x89PNG\r\n\x1a\n")
 
 
-def read(path: Path, *, key: str | None, axes: str | None, nodata: float | None) -> Cube:
-    """Read a picture.
+def source(path: Path, *, key: str | None, axes: str | None, nodata: float | None) -> CubeFile:
+    """Open a picture.
 
     Args:
         path, key, axes, nodata: as for :func:`dlw.io.open_cube`.
     """
-    return read_picture(path, "PNG", NAME, nodata)
+    return open_picture(path, "PNG", NAME, nodata)
 
 
-def describe(path: Path, *, key: str | None, axes: str | None) -> dict[str, Any]:
-    """Facts from the header."""
-    return describe_picture(path, "PNG")
-
-
-def write(cube: Cube, path: Path, stored: NDArray[Any], encoding: Encoding) -> None:
+def write(cube: Described, path: Path, stored: NDArray[Any], encoding: Encoding) -> None:
     """Write a picture; scale and wavelengths have no place in a PNG."""
-    write_picture(path, "PNG", stored, Encoding())
+    write_picture(path, "PNG", stored)

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cube import Cube, Encoding
+from ..cube import Encoding
 from ..errors import BadFile
 from .guard import reading
-from .picture import AXES, describe_picture, pixels
+from .picture import AXES, open_picture, pixels
 from .png import write as write_png
+from .source import CubeFile, Described, whole, with_nodata
 
 NAME = "png-folder"
 SUFFIXES: tuple[str, ...] = ()
@@ -21,6 +22,8 @@ HAS_KEYS = False
 FREE_AXES = False
 BANDS: frozenset[int] | None = None
 DTYPES: frozenset[str] | None = frozenset(["uint8", "uint16"])
+FOLDER = True
+HOLDS: frozenset[str] | None = frozenset()
 
 
 def sniff(path: Path, head: bytes) -> bool:
@@ -54,20 +57,14 @@ def band_files(path: Path) -> list[Path]:
 
 def read_band(path: Path) -> NDArray[Any]:
     """One band; a gray picture saved as colour (some CAVE scenes) still counts as one."""
-    stored, _, _ = pixels(path, "PNG")
+    stored = pixels(path, "PNG")
     if any(not np.array_equal(stored[0], channel) for channel in stored[1:]):
         raise BadFile(f"{path} is a colour picture among gray bands; move it out of the folder")
-    band: NDArray[Any] = stored[0]
-    return band
+    return np.asarray(stored[0])
 
 
-def read(path: Path, *, key: str | None, axes: str | None, nodata: float | None) -> Cube:
-    """Read a folder of bands.
-
-    Args:
-        path, key, axes, nodata: as for :func:`dlw.io.open_cube`.
-    """
-    files = band_files(path)
+def read_all(files: list[Path]) -> NDArray[Any]:
+    """All bands (band, row, col), which must be alike."""
     first = read_band(files[0])
     bands = [first]
     for file in files[1:]:
@@ -78,24 +75,29 @@ def read(path: Path, *, key: str | None, axes: str | None, nodata: float | None)
                 "all bands must be alike: move the odd one out of the folder"
             )
         bands.append(band)
-    encoding = Encoding(first.dtype.name, AXES, nodata=nodata, format=NAME)
-    names = tuple(file.name for file in files)
-    return Cube.from_array(np.stack(bands), encoding=encoding, metadata={"files": names})
+    return np.stack(bands)
+
+
+def source(path: Path, *, key: str | None, axes: str | None, nodata: float | None) -> CubeFile:
+    """Open a folder of bands, from the names and the first band.
+
+    Args:
+        path, key, axes, nodata: as for :func:`dlw.io.open_cube`.
+    """
+    files = band_files(path)
+    first = open_picture(files[0], "PNG", NAME, None)
+    metadata: dict[str, Any] = {"files": tuple(file.name for file in files)}
+    encoding = with_nodata(Encoding(first.encoding.dtype, AXES, format=NAME), metadata, nodata)
+    shape = (len(files), *first.shape[1:])
+    window = whole(lambda: read_all(files))
+    return CubeFile(path, shape, encoding, window, metadata=metadata, lazy=False)
 
 
 def _kind(band: NDArray[Any]) -> str:
     return f"{band.shape[0]}x{band.shape[1]} {band.dtype.name}"
 
 
-def describe(path: Path, *, key: str | None, axes: str | None) -> dict[str, Any]:
-    """Facts from the names and the first band."""
-    files = band_files(path)
-    facts = describe_picture(files[0], "PNG")
-    shape = (len(files), *facts["stored_shape"][1:])
-    return facts | {"stored_shape": shape, "nodata": None, "notes": ()}
-
-
-def write(cube: Cube, path: Path, stored: NDArray[Any], encoding: Encoding) -> None:
+def write(cube: Described, path: Path, stored: NDArray[Any], encoding: Encoding) -> None:
     """Fill the folder, with the names the bands came with if there are as many."""
     names = [Path(name).name for name in cube.metadata.get("files", ())]
     if len(set(names)) != len(stored):
