@@ -18,6 +18,7 @@ from . import __version__, models, rivals
 from .cube import BandRange, Cube, minmax_range, robust_range
 from .errors import BadOption, NothingToDenoise
 from .io import save_cube
+from .labelled import as_cube, to_labelled
 from .noise import Truth
 from .rank import estimate_rank
 from .solver import Model, Problem, Schedule, Solution, State, solve
@@ -81,6 +82,11 @@ class Result:
     def save(self, path: str | Path, *, overwrite: bool = False) -> int:
         """Write the restored cube in the form the noisy one had; returns the clipped voxels."""
         return save_cube(self.cube, path, overwrite=overwrite)
+
+    @property
+    def data_array(self) -> Any:
+        """The restored cube as an array with named axes, if the noisy one was (xarray)."""
+        return to_labelled(self.cube)
 
     def _repr_html_(self) -> str:
         from .picture import data_url, side_by_side
@@ -187,7 +193,8 @@ def denoise(
     weights w of ``weights``, on bands scaled to the unit interval; the scaling is undone.
 
     Args:
-        cube: a :class:`Cube`, or an array (band, row, col).
+        cube: a :class:`Cube`, an array (band, row, col), or an array with named axes such as an
+            xarray.DataArray (then ``result.data_array`` is one too).
         model: name of a registered model (``dlw models``), or of a rival, which takes no weights,
             strength or schedule.
         weights: where the weights come from: a network ("N+T+TS"), "uniform", "precision",
@@ -213,8 +220,7 @@ def denoise(
     True
     """
     begin = time.perf_counter()
-    if not isinstance(cube, Cube):
-        cube = Cube.from_array(cube)
+    cube = as_cube(cube)
     if isinstance(strength, str) and strength != "auto":
         raise BadOption(f"strength must be a number or 'auto', not '{strength}'")
     if strength != "auto" and not np.isfinite(strength):
@@ -324,8 +330,7 @@ def predict_weights(
     truth: Truth | None = None,
 ) -> NDArray[np.float32]:
     """The weight map of a cube alone (0 on invalid voxels and unused bands), shape of the cube."""
-    if not isinstance(cube, Cube):
-        cube = Cube.from_array(cube)
+    cube = as_cube(cube)
     ready = prepare(cube, range)
     source = _on_bands(resolve(weights, truth), ready.use)
     if source.rounds > 1:

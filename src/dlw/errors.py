@@ -40,6 +40,12 @@ class MissingDependency(DlwError):
     """An optional package is needed; the message holds the pip command."""
 
 
+class OutOfResources(DlwError):
+    """Memory or disk space does not suffice; nothing was begun."""
+
+    exit_code = 4
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> BadOption:
     """A BadOption for a misspelt name, with the nearest known one.
 

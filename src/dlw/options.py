@@ -85,12 +85,17 @@ StrictOption = Annotated[
 
 def check_places(paths: Sequence[str | None], overwrite: bool, source: str = "") -> None:
     """Refuse outputs that could not be written, before anything is read."""
+    from . import io
     from .io.atomic import check_output
 
     given = [p for p in paths if p is not None]
     if len({os.path.realpath(p) for p in given}) < len(given):
         raise BadOption(f"two outputs have the same name: {', '.join(given)}")
     for path in given:
+        form = io.ending_format(path) if source else None
+        if form is not None:
+            io.check_place(path, form, overwrite)
+            continue
         # An input that is a folder of bands is written as one, unless the ending says otherwise.
         folder = path.endswith("/") or (not Path(path).suffix and Path(source).is_dir())
         check_output(path, overwrite=overwrite, directory=folder and source != "")

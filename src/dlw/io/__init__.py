@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from ..cube import Cube, Encoding
 from ..errors import BadFile, BadOption, OutputExists
-from . import envi, jpeg, mat5, mat73, npy, npz, png, png_folder, tiff
+from . import envi, hdf5, jpeg, mat5, mat73, npy, npz, png, png_folder, tiff, zarr3
 from .atomic import atomic, check_output
-from .guard import reading
+from .guard import check_disk, nbytes, reading
 from .named import DEFAULT_AXES, SeveralCubes
 from .source import CubeFile, CubeWriter, Described, Index, Put
 
@@ -81,7 +81,19 @@ class Format(Protocol):
     # ``check_place`` and ``stored_axes`` are for formats of more than one file.
 
 
-FORMATS: tuple[Format, ...] = (envi, npy, npz, mat73, mat5, png, tiff, jpeg, png_folder)
+FORMATS: tuple[Format, ...] = (
+    envi,
+    npy,
+    npz,
+    mat73,
+    hdf5,
+    mat5,
+    png,
+    tiff,
+    jpeg,
+    zarr3,
+    png_folder,
+)
 
 
 def open_cube(
@@ -94,8 +106,9 @@ def open_cube(
     """Read a cube from a file or a folder of PNG bands.
 
     Args:
-        path: ENVI (header or data file), GeoTIFF, .npy, .npz, .mat (any version), .png, or a
-            folder; the content decides, the name only if the content says nothing.
+        path: ENVI (header or data file), GeoTIFF, HDF5, NetCDF 4, Zarr, .npy, .npz, .mat (any
+            version), .png, or a folder of PNG bands; the content decides, the name only if the
+            content says nothing.
         key: the variable to read, where a file has several.
         axes: stored order of band, row and column, if it is not (row, col, band) or known.
         nodata: stored value that means "no measurement"; wins over what the file says.
@@ -218,6 +231,14 @@ def describe(
         }
 
 
+def ending_format(path: str | os.PathLike[str]) -> Format | None:
+    """The format that the ending of an output names, if it names one."""
+    suffix = Path(path).suffix.lower()
+    if os.fspath(path).endswith(tuple(s for s in (os.sep, os.altsep) if s)):
+        return png_folder
+    return next((form for form in FORMATS if suffix in form.SUFFIXES), None)
+
+
 def check_save(path: str | os.PathLike[str], cube: Cube) -> None:
     """Refuse an output whose format cannot hold the cube, before any work is done.
 
@@ -225,7 +246,7 @@ def check_save(path: str | os.PathLike[str], cube: Cube) -> None:
         path: the output.
         cube: with the encoding it would be written in.
     """
-    _check_fits(path, _output_format(path, cube.encoding), cube.encoding, cube.bands)
+    _check_fits(path, output_format(path, cube.encoding), cube.encoding, cube.bands)
 
 
 def save_cube(
@@ -242,9 +263,9 @@ def save_cube(
 
     Args:
         cube: what to write.
-        path: ends in .hdr (or .img, .dat, .raw, .bsq, .bil, .bip: ENVI), .tif, .npy, .npz, .mat
-            or .png; or a folder of PNG bands, if it ends in "/" or the cube came from one. Another
-            ending or none gives ENVI if the cube came from ENVI.
+        path: ends in .hdr (or .img, .dat, .raw, .bsq, .bil, .bip: ENVI), .tif, .h5, .nc, .zarr,
+            .npy, .npz, .mat or .png; or a folder of PNG bands, if it ends in "/" or the cube came
+            from one. Another ending or none gives ENVI if the cube came from ENVI.
         overwrite: replace an existing output.
         encoding: how to store the numbers, if not as the input did.
 
@@ -296,6 +317,7 @@ def create(
     """
     form, chosen = _chosen(path, like, encoding)
     check_place(path, form, overwrite)
+    check_disk(Path(os.path.realpath(path)).parent, path, nbytes(like.shape, chosen.dtype))
     opening = _windows(path, form, like, chosen, overwrite)
     return CubeWriter(Path(path), like.shape, chosen, opening)
 
@@ -325,7 +347,7 @@ def _chosen(
 ) -> tuple[Format, Encoding]:
     """Format and encoding of an output; refuses what the format cannot hold."""
     asked = encoding or like.encoding
-    form = _output_format(path, asked)
+    form = output_format(path, asked)
     # The order of the axes is a habit of arrays: it is not handed from a picture to an array.
     free = form.FREE_AXES and asked.format in {f.NAME for f in FORMATS if f.FREE_AXES}
     axes = asked.axes if free else DEFAULT_AXES if form.FREE_AXES else "brc"
@@ -346,7 +368,7 @@ def check_place(
         form: its format; None to take the ending's.
         overwrite: as for :func:`save_cube`.
     """
-    chosen = form or _output_format(path, Encoding())
+    chosen = form or output_format(path, Encoding())
     if hasattr(chosen, "check_place"):
         chosen.check_place(Path(path), overwrite)
         return
@@ -399,14 +421,11 @@ def _recognise(
     return place, form
 
 
-def _output_format(path: str | os.PathLike[str], encoding: Encoding) -> Format:
-    suffix = Path(path).suffix.lower()
-    separators = tuple(s for s in (os.sep, os.altsep) if s)
-    if os.fspath(path).endswith(separators):
-        return png_folder
-    for form in FORMATS:
-        if suffix in form.SUFFIXES:
-            return form
+def output_format(path: str | os.PathLike[str], encoding: Encoding) -> Format:
+    """The format of an output: its ending's, or the input's where files often have no ending."""
+    form = ending_format(path)
+    if form is not None:
+        return form
     for kind in (png_folder, envi):  # formats whose files often have no ending
         if encoding.format == kind.NAME:
             return kind

@@ -558,3 +558,19 @@ def _spectral_keys(
 
 
 SPECTRAL = ("wavelength units", "wavelength", "fwhm", "bbl")
+
+
+def cannot(like: Described) -> set[str]:
+    """What this cube says that ENVI's words cannot."""
+    meta = carried(like)
+    kept = meta.get("envi", {})
+    said = set() if "map info" in kept else {"crs", "transform"} & set(meta)
+    keys = map_keys(meta) if said else {}
+    found = {
+        "transform": "map info",
+        "crs": "coordinate system string",
+    }
+    refused = {name for name in said if found[name] not in keys}
+    if any(set(name) & set(",{}\n\r") for name in meta.get("band_names", ())):
+        refused.add("band_names")
+    return refused

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from ..errors import BadFile, DlwError
+from ..errors import BadFile, DlwError, OutOfResources
 
 MAX_RATIO = 200
 """Largest believable ratio of array to file size: real scenes compress less than tenfold."""
@@ -70,6 +72,40 @@ def check_promise(what: object, promised: int, stored: int) -> None:
         raise BadFile(
             f"{what} promises {size(promised)} but holds only {size(stored)}; get a fresh copy"
         )
+
+
+def check_memory(what: object, shape: tuple[int, int, int]) -> None:
+    """Refuse to hold a cube that the machine's memory cannot hold (float32 and a mask).
+
+    Args:
+        what: the file named in the error.
+        shape: of the cube.
+    """
+    needed = 5 * math.prod(shape)
+    total = memory()
+    if total is not None and needed > total:
+        bands, rows, cols = shape
+        raise OutOfResources(
+            f"{what} needs {size(needed)} in memory ({bands} bands x {rows} x {cols}) and this "
+            f"machine has {size(total)}; cut out a smaller part first"
+        )
+
+
+def check_disk(folder: Path, what: object, needed: int) -> None:
+    """Refuse to begin an output that the disk has no room for."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise OutOfResources(
+            f"{what} needs {size(needed)} and there are {size(free)} free; make room first"
+        )
+
+
+def memory() -> int | None:
+    """Bytes of memory of this machine, if it can be told."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
 
 
 def check_cube(what: object, shape: tuple[int, ...], dtype: str) -> None:

@@ -22,7 +22,8 @@ TRANSIENT = frozenset(
         "files",
         "data_array",
         "data_file",
-        "layout",
+        "tiff_layout",
+        "hdf5_layout",
     ]
 )
 """About one file, not about the cube: not carried to another file."""

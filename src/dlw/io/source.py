@@ -47,7 +47,7 @@ from numpy.typing import NDArray
 
 from ..cube import AXES, Cube, Encoding, decode, encode
 from ..errors import BadInput
-from .guard import check_promise, nbytes
+from .guard import check_memory, check_promise, nbytes
 
 Bands = slice | Sequence[int] | None
 Index = slice | list[int]
@@ -152,6 +152,8 @@ class CubeFile:
         """The whole cube in memory."""
         if self.stored_bytes is not None:
             check_promise(self.path, self.nbytes, self.stored_bytes)
+        if self.lazy:  # the others compare with the size of their file when they load
+            check_memory(self.path, self.shape)
         values, valid = self.read()
         return Cube(
             values, valid, self.wavelengths, self.good_bands, self.encoding, dict(self.metadata)

@@ -81,7 +81,7 @@ def more(picture: Any, bands: list[int], notes: list[str]) -> dict[str, Any]:
     if any(names):
         metadata["band_names"] = tuple(name or "" for name in names)
     metadata |= _place(picture) | _stored(picture, notes)
-    metadata["layout"] = _layout(picture)
+    metadata["tiff_layout"] = _layout(picture)
     return {"wavelengths": wavelengths, "good_bands": good, "metadata": metadata}
 
 
@@ -259,7 +259,7 @@ def _options(like: Described, encoding: Encoding) -> dict[str, Any]:
 
         options["gcps"] = [GroundControlPoint(*point) for point in meta["gcps"]]
         options.setdefault("crs", meta.get("gcps_crs"))
-    return options | dict(like.metadata.get("layout", {}))
+    return options | dict(like.metadata.get("tiff_layout", {}))
 
 
 def describe_in(picture: Any, like: Described, encoding: Encoding) -> None:
@@ -289,7 +289,7 @@ def describe_in(picture: Any, like: Described, encoding: Encoding) -> None:
         if "band_names" in meta and meta["band_names"][band]:
             picture.set_band_description(band + 1, meta["band_names"][band])
     known = {"tags", "band_tags", "band_names", "fwhm", "crs", "transform", "gcps", "gcps_crs"}
-    known |= {"band_scales", "band_offsets", "nodata_is_nan", "layout"}
+    known |= {"band_scales", "band_offsets", "nodata_is_nan"}
     rest = {k: v for k, v in meta.items() if k not in known}
     if rest:
         import json

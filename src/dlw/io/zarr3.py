@@ -1,0 +1,219 @@
+"""Zarr: a group with the array ``cube`` (band, row, col); other layouts are searched like HDF5."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cube import AXES, Encoding
+from ..errors import BadFile, MissingDependency, OutputExists
+from .atomic import check_output
+from .guard import check_promise, nbytes, reading
+from .hdf5 import MOST, sliced
+from .meta import carried, to_text
+from .named import Variable
+from .source import CubeFile, Described, Index, Put, Window
+from .tree import Node, Tree, open_tree
+
+NAME = "zarr"
+SUFFIXES: tuple[str, ...] = (".zarr",)
+HAS_KEYS = True
+FREE_AXES = True
+FOLDER = True
+BANDS: frozenset[int] | None = None
+DTYPES: frozenset[str] | None = frozenset(
+    ["bool", "float16", "float32", "float64"]
+    + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+)
+HOLDS: frozenset[str] | None = None
+MARKS = ("zarr.json", ".zgroup", ".zarray")
+CHUNK, SHARD = (64, 64, 64), 256
+"""Voxels of a chunk; pixels along a side of a shard, which is one file."""
+
+
+def package() -> Any:
+    """The package zarr, or a sentence that says how to get it."""
+    try:
+        import zarr
+    except ImportError as error:
+        raise MissingDependency(
+            "Zarr needs an extra package; install it with: pip install 'dlw[scale]'"
+        ) from error
+    return zarr
+
+
+def is_store(path: Path) -> bool:
+    """Whether a folder is a Zarr array or group."""
+    return path.is_dir() and any((path / mark).is_file() for mark in MARKS)
+
+
+def sniff(path: Path, head: bytes) -> bool:
+    """Whether this is a folder that Zarr wrote."""
+    return is_store(path)
+
+
+def variables(path: Path) -> dict[str, Variable]:
+    """All arrays by their paths."""
+    return walked(path).variables
+
+
+def walked(path: Path) -> Tree:
+    """Every array and group of the store."""
+    zarr = package()
+    if not is_store(path):
+        raise BadFile(f"{path} is no Zarr store (it has no zarr.json); check the name")
+    nodes: dict[str, Node] = {}
+    groups: dict[str, Any] = {}
+    with reading(path):
+        root = zarr.open(str(path), mode="r")
+        if isinstance(root, zarr.Array):
+            return Tree(path, {"array": _node(path, "array", root)}, {"": {}})
+        groups[""] = dict(root.attrs)
+        for count, (name, item) in enumerate(root.members(max_depth=8)):
+            if count > MOST:
+                raise BadFile(f"{path} holds over {MOST} objects; it is no image of dlw's kind")
+            if isinstance(item, zarr.Array):
+                nodes[name] = _node(path, name, item)
+            else:
+                groups[name] = dict(item.attrs)
+    return Tree(path, dict(sorted(nodes.items())), groups)
+
+
+def _node(path: Path, name: str, item: Any) -> Node:
+    kind = "object" if item.dtype.kind in "OV" else item.dtype.name
+    dimensions = tuple(str(d or "") for d in getattr(item.metadata, "dimension_names", None) or ())
+    dimensions = dimensions or tuple(map(str, item.attrs.get("_ARRAY_DIMENSIONS", ())))
+
+    def load() -> NDArray[Any]:
+        check_readable(path, name, item)
+        check_promise(f"{name} in {path}", nbytes(item.shape, item.dtype.str), held(path))
+        return np.asarray(item[...])
+
+    return Node(Variable(tuple(item.shape), kind), load, dict(item.attrs), dimensions)
+
+
+def check_readable(path: Path, name: str, item: Any) -> None:
+    """Refuse chunks that run code when they are decoded, or that no memory can hold."""
+    # The old version 2 may name a filter that unpickles.
+    if "pickle" in json.dumps(item.metadata.to_dict(), default=str):
+        raise BadFile(f"{name} in {path} is pickled, which dlw never opens; save plain numbers")
+    check_promise(f"a chunk of {name} in {path}", nbytes(item.chunks, item.dtype.str), held(path))
+
+
+def held(path: Path) -> int:
+    """Bytes of all files of the store."""
+    return sum(
+        os.lstat(os.path.join(folder, file)).st_size
+        for folder, _, files in os.walk(path)
+        for file in files
+    )
+
+
+def source(path: Path, *, key: str | None, axes: str | None, nodata: float | None) -> CubeFile:
+    """Open a cube.
+
+    Args:
+        path, key, axes, nodata: as for :func:`dlw.io.open_cube`.
+    """
+    zarr = package()
+    tree = walked(path)
+    with reading(path):
+        root = zarr.open(str(path), mode="r")
+
+        def window(name: str, order: str) -> Window:
+            item = root if isinstance(root, zarr.Array) else root[name]
+            check_readable(path, name, item)
+            return sliced(path, item, order)
+
+        made = open_tree(tree, window, format=NAME, key=key, axes=axes, nodata=nodata)
+        made.stored_bytes = held(path)
+        return made
+
+
+# --- writing
+
+
+def stored_axes(path: Path, asked: Encoding) -> str:
+    """Band, row, column: chunks make other orders pointless."""
+    return AXES
+
+
+def check_place(path: Path, overwrite: bool) -> None:
+    """Only a Zarr store is ever replaced by one."""
+    check_output(path, overwrite=overwrite, directory=True)
+    if path.is_dir() and not is_store(path):
+        raise OutputExists(f"{path} is a folder but no Zarr store; choose a new name")
+
+
+@contextmanager
+def writer(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Put]:
+    """Write what is known about the cube, and the numbers window by window."""
+    zarr = package()
+    chunks = tuple(max(1, min(n, c)) for n, c in zip(like.shape, CHUNK, strict=True))
+    shards = None
+    if like.shape[1] > SHARD or like.shape[2] > SHARD:
+        # All bands and a square of pixels in one file: a cube is not a million files.
+        whole = -(-like.shape[0] // chunks[0]) * chunks[0]
+        shards = (whole, *(c * max(1, SHARD // c) for c in chunks[1:]))
+    lock = threading.Lock()  # two windows may share a chunk
+    group = zarr.create_group(store=str(tmp), overwrite=False)
+    group.attrs.update(_attributes(like, encoding))
+    item = group.create_array(
+        "cube",
+        shape=like.shape,
+        dtype=encoding.dtype,
+        chunks=chunks,
+        shards=shards,
+        dimension_names=("band", "row", "col"),
+        attributes=_array_attributes(like, encoding),
+    )
+
+    def put(bands: Index, rows: slice, cols: slice, stored: NDArray[Any]) -> None:
+        with lock:
+            if isinstance(bands, slice):
+                item[bands, rows, cols] = stored
+                return
+            for i, band in enumerate(bands):
+                item[band, rows, cols] = stored[i]
+
+    yield put
+
+
+def write(cube: Described, path: Path, stored: NDArray[Any], encoding: Encoding) -> None:
+    """Write a whole cube, ``stored`` as (band, row, col)."""
+    if stored.ndim == 2:
+        stored = stored[None]
+    with writer(path, cube, encoding) as put:
+        bands, rows, cols = cube.shape
+        put(slice(0, bands), slice(0, rows), slice(0, cols), stored)
+
+
+def _array_attributes(like: Described, encoding: Encoding) -> dict[str, Any]:
+    found: dict[str, Any] = {"axes": AXES}
+    if encoding.scale != 1.0 or encoding.offset != 0.0:
+        found |= {"scale_factor": encoding.scale, "add_offset": encoding.offset}
+    if encoding.nodata is not None and np.isfinite(encoding.nodata):
+        found["_FillValue"] = encoding.nodata
+    return found
+
+
+def _attributes(like: Described, encoding: Encoding) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if like.wavelengths is not None:
+        found |= {"wavelengths": like.wavelengths.tolist(), "wavelength_units": "nm"}
+    if "fwhm" in carried(like):
+        found |= {"fwhm": list(carried(like)["fwhm"]), "fwhm_units": "nm"}
+    if not like.good_bands.all():
+        found["good_bands"] = like.good_bands.astype(int).tolist()
+    text = to_text(like)
+    if text is not None:  # as text: JSON proper has no NaN
+        found["metadata"] = text
+    return found
