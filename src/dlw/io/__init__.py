@@ -94,6 +94,8 @@ FORMATS: tuple[Format, ...] = (
     zarr3,
     png_folder,
 )
+ARRAYS: tuple[Format, ...] = (npy, npz, mat73, mat5)
+"""Formats in which users arrange the axes as they like."""
 
 
 def open_cube(
@@ -348,8 +350,8 @@ def _chosen(
     """Format and encoding of an output; refuses what the format cannot hold."""
     asked = encoding or like.encoding
     form = output_format(path, asked)
-    # The order of the axes is a habit of arrays: it is not handed from a picture to an array.
-    free = form.FREE_AXES and asked.format in {f.NAME for f in FORMATS if f.FREE_AXES}
+    # The order of the axes is a habit of arrays: it is not handed to them from other formats.
+    free = form.FREE_AXES and asked.format in (form.NAME, *(f.NAME for f in ARRAYS))
     axes = asked.axes if free else DEFAULT_AXES if form.FREE_AXES else "brc"
     if hasattr(form, "stored_axes"):
         axes = form.stored_axes(Path(path), asked)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from . import create, open_source, output_format
+from . import create, npy, open_source, output_format
 from .meta import items
+from .named import DEFAULT_AXES
 from .source import Described, tiles
 
 
@@ -51,7 +52,11 @@ def convert(
             for rows in tiles(cube.shape, cube.dtype.itemsize):
                 every = slice(0, cube.shape[2])
                 sink.write_stored(rows, every, cube.read_stored(rows, every))
-        return Converted(cube.shape, cube.dtype.name, tuple(lost(cube, target)), cube.notes)
+        gone = lost(cube, target)
+        if sink.encoding.format == npy.NAME and sink.encoding.axes != DEFAULT_AXES:
+            order = sink.encoding.axes
+            gone.append(f"order of the axes (read it with --axes {order})")
+        return Converted(cube.shape, cube.dtype.name, tuple(gone), cube.notes)
 
 
 def lost(cube: Described, target: str | os.PathLike[str]) -> list[str]:

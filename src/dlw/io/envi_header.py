@@ -63,11 +63,10 @@ def parse(path: Path, raw: bytes) -> tuple[dict[str, str], list[str]]:
 
 def load(path: Path) -> tuple[dict[str, str], list[str]]:
     """Keys and values of a header file."""
-    with reading(path), open(path, "rb") as file:
-        raw = file.read(LONGEST + 1)
-    if len(raw) > LONGEST:
-        raise BadFile(f"{path} is over {LONGEST // 2**20} MB long, so it is no ENVI header")
-    return parse(path, raw)
+    with reading(path):
+        if path.stat().st_size > LONGEST:
+            raise BadFile(f"{path} is over {LONGEST // 2**20} MB long, so it is no ENVI header")
+        return parse(path, path.read_bytes())
 
 
 def whole_number(

@@ -254,11 +254,6 @@ def _options(like: Described, encoding: Encoding) -> dict[str, Any]:
         options["transform"] = rasterio.Affine(*meta["transform"])
     if "crs" in meta:
         options["crs"] = rasterio.CRS.from_wkt(meta["crs"])
-    if "gcps" in meta:
-        from rasterio.control import GroundControlPoint
-
-        options["gcps"] = [GroundControlPoint(*point) for point in meta["gcps"]]
-        options.setdefault("crs", meta.get("gcps_crs"))
     return options | dict(like.metadata.get("tiff_layout", {}))
 
 
@@ -273,7 +268,14 @@ def describe_in(picture: Any, like: Described, encoding: Encoding) -> None:
         picture.scales = [encoding.scale] * count
         picture.offsets = [encoding.offset] * count
     for domain, tags in meta.get("tags", {}).items():
+        if "gcps" in meta:  # GDAL 3.10 moves control points by a pixel with AREA_OR_POINT=Point
+            tags = {k: v for k, v in tags.items() if k != "AREA_OR_POINT"}
         picture.update_tags(**({"ns": domain} if domain else {}), **tags)
+    if "gcps" in meta:
+        from rasterio.control import GroundControlPoint
+
+        points = [GroundControlPoint(*point) for point in meta["gcps"]]
+        picture.gcps = (points, meta.get("gcps_crs") or meta.get("crs"))
     each: Mapping[int, Any] = dict(enumerate(meta.get("band_tags", ())))
     for band in range(count):
         domains = {domain: dict(tags) for domain, tags in each.get(band, {}).items()}

@@ -1,0 +1,71 @@
+"""Arrays with named axes: denoising does not depend on how the axes are arranged."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dlw import denoise, predict_weights
+from dlw.cube import Cube
+from dlw.errors import BadInput
+from dlw.labelled import as_cube, to_labelled
+
+xarray = pytest.importorskip("xarray")
+
+
+def labelled(dims=("wavelength", "y", "x"), dtype=np.float32):
+    rng = np.random.default_rng(0)
+    cube = (100 * (5 + rng.standard_normal((4, 12, 16)))).astype(dtype)
+    array = xarray.DataArray(
+        cube,
+        dims=("wavelength", "y", "x"),
+        coords={"wavelength": [0.4, 0.5, 0.6, 0.7], "y": np.arange(12), "time": 5},
+        attrs={"sensor": "x"},
+        name="radiance",
+    )
+    array.wavelength.attrs["units"] = "um"
+    return array.transpose(*dims)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int16])
+@pytest.mark.parametrize(
+    "dims", [("wavelength", "y", "x"), ("y", "x", "wavelength"), ("y", "wavelength", "x")]
+)
+def test_restored_as_it_came(dims, dtype):
+    noisy = labelled(dims, dtype)
+    result = denoise(noisy, model="tv", weights="uniform")
+    restored = result.data_array
+    assert isinstance(restored, xarray.DataArray)
+    assert (restored.dims, restored.dtype, restored.name) == (dims, dtype, "radiance")
+    assert restored.attrs == {"sensor": "x"}
+    xarray.testing.assert_equal(restored.coords.to_dataset(), noisy.coords.to_dataset())
+    plain = denoise(
+        Cube.from_array(noisy.transpose("wavelength", "y", "x").values),
+        model="tv",
+        weights="uniform",
+    )
+    expected, _ = plain.cube.to_array()
+    np.testing.assert_array_equal(restored.transpose("wavelength", "y", "x").values, expected)
+    assert np.abs(restored - noisy).max() > 0
+    assert predict_weights(noisy, "uniform").shape == (4, 12, 16)
+
+
+def test_what_the_labels_say():
+    array = labelled(("y", "x", "wavelength"))
+    array.attrs["_FillValue"] = float(array.values[0, 0, 0])
+    cube = as_cube(array)
+    np.testing.assert_array_equal(cube.wavelengths, [400, 500, 600, 700])
+    assert not cube.valid[0, 0, 0]
+    assert cube.encoding.axes == "rcb"
+    flat = as_cube(array.isel(wavelength=0, drop=True))
+    assert flat.shape == (1, 12, 16)
+    assert to_labelled(flat).shape == (12, 16)
+
+
+def test_an_axis_without_a_known_name_is_asked_for():
+    with pytest.raises(BadInput, match=r"axes are q, y, x.*rename the band axis"):
+        denoise(labelled().rename(wavelength="q"))
+    with pytest.raises(BadInput, match="a cube has two more"):
+        as_cube(labelled().isel(x=0))
+    with pytest.raises(BadInput, match="not made from an array with named axes"):
+        _ = denoise(np.random.default_rng(0).random((3, 8, 8)), weights="uniform").data_array
