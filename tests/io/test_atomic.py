@@ -109,7 +109,7 @@ FULL = """
     import numpy as np
     from dlw.cube import Cube
     from dlw.errors import BadFile
-    from dlw.io import mat5, save_cube
+    from dlw.io import create, mat5, save_cube
 
     folder, size = Path(sys.argv[1]), int(sys.argv[2])
     noise = np.random.default_rng(0).integers(0, 60000, (3, size, size)).astype(np.uint16)
@@ -125,6 +125,17 @@ FULL = """
         else:
             raise AssertionError(f"{name}: a full disk was not noticed")
         assert (folder / name).read_bytes() == b"old"
+    assert len(list(folder.iterdir())) == 6
+    for name in ["b.npy", "b.hdr", "b.tif", "b.h5"]:
+        try:
+            with create(folder / name, cube) as sink:
+                for row in range(0, size, 50):
+                    rows = slice(row, row + 50)
+                    sink.write(rows, slice(0, size), cube.data[:, rows])
+        except BadFile as error:
+            assert "cannot write" in str(error), error
+        else:
+            raise AssertionError(f"{name} by windows: a full disk was not noticed")
     assert len(list(folder.iterdir())) == 6
 """
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlw.cube import Cube, Encoding
-from dlw.io import mat5, open_cube, save_cube
+from dlw.io import create, mat5, open_cube, open_source, save_cube
 
 DTYPES = ["uint8", "int16", "uint16", "int32", "float32", "float64"]
 ORDERS = ["".join(p) for p in itertools.permutations("brc")]
@@ -75,6 +75,55 @@ def test_tiff(same, array):
     back = round_trip(cube, "a.tif")
     same(cube, back)
     assert back.encoding.dtype == array.dtype.name
+
+
+nanometres = st.floats(1.0, 3e4, allow_subnormal=False)
+labels = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=6)
+ALL = [*DTYPES, "uint32", "int64", "uint64"]
+
+
+@settings(QUICK, max_examples=25)
+@pytest.mark.parametrize(
+    "name", ["a.hdr", "a.bil", "a.bip", "a.tif", "a.h5", "a.zarr", "a.npz", "a.mat"]
+)
+@given(array=stored(dtypes=ALL), data=st.data())
+def test_everything_beside_the_numbers(name, array, data):
+    bands = len(array)
+
+    def each(values):
+        return st.lists(values, min_size=bands, max_size=bands)
+
+    metadata = {
+        "fwhm": tuple(data.draw(each(nanometres))),
+        "band_names": tuple(data.draw(each(labels))),
+        "transform": (30.0, 0.0, data.draw(st.integers(1, 9)) * 1e5, 0.0, -30.0, 5e6),
+    }
+    kept = {k: metadata[k] for k in data.draw(st.sets(st.sampled_from(sorted(metadata))))}
+    encoding = Encoding(
+        array.dtype.name,
+        "brc",
+        scale=data.draw(st.sampled_from([1.0, 1e-4, 0.3, 7.0])),
+        offset=data.draw(st.sampled_from([0.0, -2.5])),
+        nodata=data.draw(st.sampled_from([None, 0.0, 9.0])),
+    )
+    cube = Cube.from_array(
+        array,
+        encoding=encoding,
+        wavelengths=data.draw(st.one_of(st.none(), each(nanometres))),
+        good_bands=data.draw(each(st.booleans())),
+        metadata=kept,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        # The numbers as they are stored: 2**24 and more with a scale are beyond float32.
+        with create(f"{folder}/{name}", cube) as sink:
+            sink.write_stored(slice(None), slice(None), array)
+        with open_source(f"{folder}/{name}") as back:
+            np.testing.assert_array_equal(back.read_stored(), array)
+    np.testing.assert_array_equal(back.good_bands, cube.good_bands)
+    np.testing.assert_array_equal(back.wavelengths, cube.wavelengths)
+    assert {k: back.metadata[k] for k in kept} == kept
+    for fact in ("dtype", "scale", "offset", "nodata"):
+        assert getattr(back.encoding, fact) == getattr(encoding, fact)
 
 
 @QUICK
@@ -160,7 +209,7 @@ def save_mat(path, x):
     savemat(path, {"x": x})
 
 
-@pytest.mark.parametrize("name", ["a.npy", "a.npz", "a.mat", "a.png", "a.tif"])
+@pytest.mark.parametrize("name", ["a.npy", "a.npz", "a.mat", "a.png", "a.tif", "a.h5", "a.img"])
 def test_the_same_cube_gives_the_same_bytes(tmp_path, scene, name):
     cube = Cube.from_array(scene, axes="rcb", wavelengths=[1.0, 2.0, 3.0])
     save_cube(cube, tmp_path / name)

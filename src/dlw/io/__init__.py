@@ -321,7 +321,8 @@ def create(
     check_place(path, form, overwrite)
     check_disk(Path(os.path.realpath(path)).parent, path, nbytes(like.shape, chosen.dtype))
     opening = _windows(path, form, like, chosen, overwrite)
-    return CubeWriter(Path(path), like.shape, chosen, opening)
+    tile = form.tile(like, chosen) if hasattr(form, "tile") else (1, like.shape[2])
+    return CubeWriter(Path(path), like.shape, chosen, opening, tile)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from . import create, npy, open_source, output_format
 from .meta import items
 from .named import DEFAULT_AXES
-from .source import Described, tiles
+from .source import Described, windows
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,8 @@ def convert(
     """
     with open_source(source, key=key, axes=axes, nodata=nodata) as cube:
         with create(target, cube, overwrite=overwrite) as sink:
-            for rows in tiles(cube.shape, cube.dtype.itemsize):
-                every = slice(0, cube.shape[2])
-                sink.write_stored(rows, every, cube.read_stored(rows, every))
+            for rows, cols in windows(cube.shape, cube.dtype.itemsize, sink.tile):
+                sink.write_stored(rows, cols, cube.read_stored(rows, cols))
         gone = lost(cube, target)
         if sink.encoding.format == npy.NAME and sink.encoding.axes != DEFAULT_AXES:
             order = sink.encoding.axes

@@ -33,8 +33,8 @@ HOLDS: frozenset[str] | None = None
 MAGIC = b"\x89HDF\r\n\x1a\n"
 MOST = 20_000
 """Objects looked at; a file with more is no image."""
-CHUNKED = 2**24
-"""Bytes from which an output is stored in chunks, so that windows of it are read quickly."""
+CHUNK, CHUNKED = 64, 2**24
+"""Sides of a chunk, and bytes from which an output has chunks: windows are then read quickly."""
 
 
 def sniff(path: Path, head: bytes) -> bool:
@@ -208,6 +208,16 @@ def sliced(path: Path, item: Any, axes: str) -> Window:
     return window
 
 
+def _chunked(like: Described, encoding: Encoding) -> bool:
+    large = nbytes(like.shape, encoding.dtype) > CHUNKED
+    return large or bool(like.metadata.get("hdf5_layout"))
+
+
+def tile(like: Described, encoding: Encoding) -> tuple[int, int]:
+    """Rows and columns of a chunk."""
+    return (CHUNK, CHUNK) if _chunked(like, encoding) else (1, like.shape[2])
+
+
 @contextmanager
 def writer(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Put]:
     """Write what is known about the cube, and the numbers window by window."""
@@ -216,8 +226,8 @@ def writer(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Put]:
     axes = encoding.axes
     shape = tuple(like.shape[AXES.index(a)] for a in axes)
     options: dict[str, Any] = dict(like.metadata.get("hdf5_layout", {}))
-    if options or nbytes(shape, encoding.dtype) > CHUNKED:
-        options["chunks"] = tuple(min(n, 64) for n in shape)
+    if _chunked(like, encoding):
+        options["chunks"] = tuple(min(n, CHUNK) for n in shape)
     # Through a Python file, because HDF5's own output crashes the interpreter on a full disk.
     with open(tmp, "wb+") as raw, h5py.File(raw, "w") as file:
         item = file.create_dataset("cube", shape, encoding.dtype, **options)

@@ -21,13 +21,17 @@ AXES = "brc"
 """GDAL hands out and takes (band, row, col)."""
 
 
+CACHE = 64
+"""Megabytes GDAL may keep of what it read and wrote; left to itself it takes a part of all memory."""
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """GDAL without side files and without the warning that a picture has no map coordinates."""
     import rasterio
     from rasterio.errors import NotGeoreferencedWarning
 
-    with warnings.catch_warnings(), rasterio.Env(GDAL_PAM_ENABLED="NO"):
+    with warnings.catch_warnings(), rasterio.Env(GDAL_PAM_ENABLED="NO", GDAL_CACHEMAX=CACHE):
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
         yield
 

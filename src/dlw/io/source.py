@@ -254,6 +254,7 @@ class CubeWriter:
         shape: (bands, rows, columns).
         encoding: how the numbers are stored.
         clipped: how many valid voxels were clipped to the type so far.
+        tile: rows and columns that the file holds together: windows of whole tiles are fastest.
     """
 
     def __init__(
@@ -262,8 +263,10 @@ class CubeWriter:
         shape: tuple[int, int, int],
         encoding: Encoding,
         opening: AbstractContextManager[Put],
+        tile: tuple[int, int] = (1, 1),
     ) -> None:
         self.path, self.shape, self.encoding, self.clipped = path, shape, encoding, 0
+        self.tile = tile
         self._stack: ExitStack | None = ExitStack()
         self._lock = threading.Lock()
         self._put = self._stack.enter_context(opening)
@@ -370,16 +373,29 @@ def _length(index: Index, count: int) -> int:
     return len(range(*index.indices(count))) if isinstance(index, slice) else len(index)
 
 
-def tiles(shape: tuple[int, int, int], itemsize: int, most: int = 32 * 2**20) -> Iterator[slice]:
-    """Groups of whole rows of at most ``most`` bytes (and at least one row).
+def windows(
+    shape: tuple[int, int, int], itemsize: int, tile: tuple[int, int], most: int = 2**26
+) -> Iterator[tuple[slice, slice]]:
+    """Windows of whole tiles that cover an image, each of at most ``most`` bytes or one tile.
 
-    >>> list(tiles((2, 5, 3), 1, 12))
-    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    Args:
+        shape: (bands, rows, columns).
+        itemsize: bytes of a number.
+        tile: rows and columns that a file holds together.
+        most: bytes of a window with all bands.
+
+    >>> list(windows((2, 5, 3), 1, (2, 3), 12))[-1]
+    (slice(4, 5, None), slice(0, 3, None))
     """
     bands, rows, cols = shape
-    count = max(1, most // max(1, bands * cols * itemsize))
-    for start in range(0, rows, count):
-        yield slice(start, min(start + count, rows))
+    height, width = (min(t, n) for t, n in zip(tile, (rows, cols), strict=True))
+    wide = width * max(1, most // max(1, bands * height * width * itemsize))
+    high = height
+    if wide >= cols:
+        high = height * max(1, most // max(1, bands * height * cols * itemsize))
+    for r in range(0, rows, high):
+        for c in range(0, cols, wide):
+            yield slice(r, min(r + high, rows)), slice(c, min(c + wide, cols))
 
 
 def with_nodata(encoding: Encoding, metadata: dict[str, Any], nodata: float | None) -> Encoding:

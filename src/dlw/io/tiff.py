@@ -6,6 +6,7 @@ Wavelengths and widths are the items ``CENTRAL_WAVELENGTH_UM`` and ``FWHM_UM`` o
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -163,6 +164,20 @@ def write(cube: Described, path: Path, stored: NDArray[Any], encoding: Encoding)
     )
 
 
+def _tiles(like: Described) -> dict[str, Any]:
+    """Tiles, where an image is large enough to be cut into windows."""
+    given = dict(like.metadata.get("tiff_layout", {}))
+    if min(like.shape[1:]) > 512 and "blockxsize" not in given:
+        given |= {"tiled": True, "blockxsize": 256, "blockysize": 256}
+    return given
+
+
+def tile(like: Described, encoding: Encoding) -> tuple[int, int]:
+    """Rows and columns of a block."""
+    given = _tiles(like)
+    return given.get("blockysize", 1), given.get("blockxsize", like.shape[2])
+
+
 @contextmanager
 def writer(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Put]:
     """Write window by window.
@@ -174,9 +189,7 @@ def writer(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Put]:
 
     count, height, width = like.shape
     profile = {"count": count, "height": height, "width": width, "dtype": encoding.dtype}
-    options = _options(like, encoding)
-    if height > 512 and width > 512:
-        options = {"tiled": True, "blockxsize": 256, "blockysize": 256} | options
+    options = _options(like, encoding) | _tiles(like)
     lock = threading.Lock()
     picture: Any = None
     try:
@@ -214,22 +227,25 @@ def _as_system_error() -> Iterator[None]:
 
 
 def _check_complete(path: Path) -> None:
-    """Every block lies inside the file."""
+    """Every block has a place inside the file: GDAL fills what was not written, if it can."""
     import rasterio
 
     held = path.stat().st_size
     try:
         with quiet(), rasterio.open(path, driver="GTiff") as picture:
             height, width = picture.block_shapes[0]
-            last = -(-picture.height // height) - 1
-            across = -(-picture.width // width)
-            for band in range(1, picture.count + 1):
-                for column in range(across):
-                    where = f"{column}_{last}"
-                    start = picture.get_tag_item(f"BLOCK_OFFSET_{where}", "TIFF", bidx=band)
-                    length = picture.get_tag_item(f"BLOCK_SIZE_{where}", "TIFF", bidx=band)
-                    if start and int(start) + int(length or 0) > held:
-                        raise OSError("the file is incomplete")
+            down, across = -(-picture.height // height), -(-picture.width // width)
+            for band, row, column in itertools.product(
+                range(1, picture.count + 1), range(down), range(across)
+            ):
+                start, length = (
+                    int(
+                        picture.get_tag_item(f"BLOCK_{word}_{column}_{row}", "TIFF", bidx=band) or 0
+                    )
+                    for word in ("OFFSET", "SIZE")
+                )
+                if not start or not length or start + length > held:
+                    raise OSError("the file is incomplete")
     except rasterio.errors.RasterioError as error:
         raise OSError("the file is incomplete") from error
 

@@ -136,7 +136,7 @@ def lists(tree: Tree, cube: str, wanted: re.Pattern[str], lengths: set[int]) -> 
             values = np.asarray(value) if not isinstance(value, str | bytes) else np.zeros(0)
             if not _fits(key.lower(), wanted) or values.dtype.kind not in "buif":
                 continue
-            if values.size in lengths and values.size > 1:
+            if values.size in lengths and values.ndim > 0:
                 units = plain(attributes.get(f"{key}_units", attributes.get("wavelength_units")))
                 where = _distance(f"{holder}/{key}", cube)
                 found.append((where, List(f"{holder}@{key}", _texts(values), _text(units))))

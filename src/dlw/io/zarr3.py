@@ -153,16 +153,28 @@ def check_place(path: Path, overwrite: bool) -> None:
         raise OutputExists(f"{path} is a folder but no Zarr store; choose a new name")
 
 
+def layout(like: Described) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Shapes of chunks and of shards (None for a small image)."""
+    chunks = tuple(max(1, min(n, c)) for n, c in zip(like.shape, CHUNK, strict=True))
+    if max(like.shape[1:]) <= SHARD:
+        return chunks, None
+    # All bands and a square of pixels in one file: a cube is not a million files.
+    whole = -(-like.shape[0] // chunks[0]) * chunks[0]
+    return chunks, (whole, *(c * max(1, SHARD // c) for c in chunks[1:]))
+
+
+def tile(like: Described, encoding: Encoding) -> tuple[int, int]:
+    """Rows and columns of a file: a part of one is written by reading it back."""
+    chunks, shards = layout(like)
+    _, rows, cols = shards or chunks
+    return rows, cols
+
+
 @contextmanager
 def writer(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Put]:
     """Write what is known about the cube, and the numbers window by window."""
     zarr = package()
-    chunks = tuple(max(1, min(n, c)) for n, c in zip(like.shape, CHUNK, strict=True))
-    shards = None
-    if like.shape[1] > SHARD or like.shape[2] > SHARD:
-        # All bands and a square of pixels in one file: a cube is not a million files.
-        whole = -(-like.shape[0] // chunks[0]) * chunks[0]
-        shards = (whole, *(c * max(1, SHARD // c) for c in chunks[1:]))
+    chunks, shards = layout(like)
     lock = threading.Lock()  # two windows may share a chunk
     group = zarr.create_group(store=str(tmp), overwrite=False)
     group.attrs.update(_attributes(like, encoding))
