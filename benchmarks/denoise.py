@@ -1,0 +1,59 @@
+"""Where the time of denoise() goes: weights, solver, and the largest costs inside both.
+
+    python benchmarks/denoise.py [--model e3dtv] [--weights N+T+TS] [--size 256] [--bands 31] [--threads 2]
+
+Prints seconds of the best of some runs, the share of the weights, and the operations that take most
+time by the profiler, as Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+import dlw
+from dlw.denoising import DEFAULT_MODEL
+from dlw.weighting import DEFAULT
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default=DEFAULT_MODEL)
+    parser.add_argument("--weights", default=DEFAULT)
+    parser.add_argument("--size", type=int, default=256)
+    parser.add_argument("--bands", type=int, default=31)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    rng = np.random.default_rng(0)
+    clean = dlw.scenes.synthetic(args.bands, args.size, args.size, rng=rng).data
+    noisy = dlw.noise.case(5, clean, rng).y
+
+    def run() -> dlw.Result:
+        return dlw.denoise(noisy, model=args.model, weights=args.weights, range=(0, 1))
+
+    run()
+    best = min((run().report.seconds for _ in range(args.repeats)), key=lambda s: s["total"])
+    voxels = noisy.size
+    print(f"{args.model}, {args.weights}, {noisy.shape}, {args.threads} threads\n")
+    print("| part | seconds | share | ns per voxel |\n|---|---:|---:|---:|")
+    rest = best["total"] - best["weights"] - best["solve"]
+    for part, seconds in {**best, "rest": rest}.items():
+        share = 100 * seconds / best["total"]
+        print(f"| {part} | {seconds:.2f} | {share:.0f} % | {1e9 * seconds / voxels:.0f} |")
+    with profile(activities=[ProfilerActivity.CPU]) as trace:
+        run()
+    events = sorted(trace.key_averages(), key=lambda e: -e.self_cpu_time_total)
+    total = sum(e.self_cpu_time_total for e in events)
+    print("\n| operation | calls | seconds | share |\n|---|---:|---:|---:|")
+    for e in events[:12]:
+        share = 100 * e.self_cpu_time_total / total
+        print(f"| {e.key} | {e.count} | {1e-6 * e.self_cpu_time_total:.2f} | {share:.0f} % |")
+
+
+if __name__ == "__main__":
+    main()
