@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .errors import BadOption
 from .operators import BAND, COL, ROW, gradient
 from .prox import leading, unfold_bands
 
@@ -75,6 +76,9 @@ class FactorPenalty:
 
     def __call__(self, v: Tensor, t: float, old: Factors) -> tuple[Tensor, Factors]:
         """Lower  t penalty(A, B) + 1/2 ||v - A B||^2  from the old factors."""
+        if torch.is_grad_enabled() and v.requires_grad:
+            # Eigenvectors have no derivative where eigenvalues coincide; in A'A = I all do.
+            raise BadOption("a product of factors (lrtfdfr) has no gradient; train through others")
         spectra = update_spectra(v, old, t * self.smooth, self.inertia)
         maps = update_maps(
             v, Factors(spectra, old.maps), t * self.edges, self.coupling, self.inertia, self.passes

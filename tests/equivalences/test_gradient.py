@@ -13,6 +13,7 @@ from torch.autograd import gradcheck
 from torch.func import functional_call
 
 from dlw import fidelity, models, prox
+from dlw.errors import BadOption
 from dlw.nets.dlwnet import DLWnet2d, DLWnet3d
 from dlw.solver import Backward, Problem, Schedule, Solution, solve, start, step
 from dlw.train.loss import bilevel_loss
@@ -171,6 +172,12 @@ def test_training_can_look_through_complex_models(name: str) -> None:
     (got,) = torch.autograd.grad(loss, logits)
     assert bool(torch.isfinite(got).all())
     assert bool(got.any())
+
+
+def test_factors_say_that_they_have_no_gradient() -> None:
+    y = torch.rand(1, 3, 8, 8)
+    with pytest.raises(BadOption, match="lrtfdfr"):
+        bilevel_loss(torch.zeros_like(y).requires_grad_(), y, y, ["lrtfdfr"])
 
 
 # Networks

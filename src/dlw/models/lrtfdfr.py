@@ -10,18 +10,13 @@ from ..solver import Model, Schedule
 from ..terms import product
 
 
-def default_rank(bands: int) -> int:
-    """5 up to 150 bands, 6 above (the paper has 3 for 31 bands)."""
-    return min(bands, 5 if bands <= 150 else 6)
-
-
 def build(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = None) -> Model:
     """Few spectra A, few maps B, X = A B: tau sum log |D B| + lam ||D A||^2 (DLW-LRTFDFR).
 
     The data term of A grows with the number of pixels, and lam with it. Thirty steps from the
     leading spectra of the cube; the result is the product.
     """
-    rank = rank or default_rank(shape[0])
+    rank = rank or min(shape[0], 8)
     smooth = 6e-4 * shape[1] * shape[2] * strength
     penalty = FactorPenalty(edges=0.02 * strength, smooth=smooth, coupling=10.0)
     return Model(
