@@ -41,7 +41,7 @@ def original(
     ``coupling`` is the penalty of the inner ADMM. Their 15000 is for 224 bands of one scene; on 31
     bands it smooths everything away. 16 per band is the most that never did on the training scenes.
     """
-    rank = rank or default_rank(shape[0])
+    rank = rank or min(shape[0], 5 if shape[0] <= 150 else 6)
     beta = coupling or 16.0 * shape[0]
     penalty = FactorPenalty(edges=0.2 * strength, smooth=0.01 * strength, coupling=beta)
     return Model(
