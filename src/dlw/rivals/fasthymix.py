@@ -1,8 +1,8 @@
 """FastHyMix (Zhuang and Ng, TNNLS 2023): mask the outliers, then denoise a few eigenimages.
 
 The core of the released program is encrypted, so this follows the published description and agrees
-with it in structure, not digit by digit. What the description leaves open (how many components of
-the mixture count as Gaussian, how far an outlier lies) was chosen on a training scene.
+with it in structure, not digit by digit. Where the values that the description leaves open come from
+is in docs/decisions.md.
 """
 
 from __future__ import annotations

@@ -38,8 +38,7 @@ def run(
         threshold: soft threshold of the sparse errors, in data units.
         steps: alternations.
         exact: take the leading eigenvectors instead of a random sketch. No random number is drawn
-            then, but the result is worse: the inexact subspace of the published method keeps the
-            iteration from fitting the errors (0.6 dB on Indian Pines, case 1).
+            then, but the result was worse where it was compared (0.6 dB on Indian Pines, case 1).
     """
     bands, rows, cols = y.shape
     if min(side, step, steps) < 1 or threshold < 0:

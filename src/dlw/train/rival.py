@@ -83,7 +83,7 @@ PLANS = {
     "hsid-cnn": RivalPlan("hsid-cnn"),
     "hsi-denet": RivalPlan("hsi-denet", patch=32, batch=8, steps=3000),
 }
-"""The budget of each network: about an hour on one core."""
+"""The planned budget of each network; ``minutes`` may end a run earlier."""
 
 
 @dataclass
