@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from . import __version__, console
+from . import __version__, console, defaults
 from .bench.command import register as register_bench
 from .commands import register as register_commands
 from .errors import BadOption, DlwError, unknown_name
@@ -86,8 +86,8 @@ def dlw(
 def denoise(
     source: In,
     target: Out,
-    model: ModelOption = "nn",
-    weights: WeightsOption = "N+T+TS",
+    model: ModelOption = defaults.MODEL,
+    weights: WeightsOption = defaults.WEIGHTS,
     strength: AutoStrengthOption = "1",
     rank: RankOption = None,
     schedule: ScheduleOption = ScheduleChoice.paper,
@@ -150,8 +150,8 @@ def denoise(
 def weights(
     source: In,
     target: Out,
-    model: ModelOption = "nn",
-    weights: WeightsOption = "N+T+TS",
+    model: ModelOption = defaults.MODEL,
+    weights: WeightsOption = defaults.WEIGHTS,
     strength: StrengthOption = 1.0,
     rank: RankOption = None,
     schedule: ScheduleOption = ScheduleChoice.paper,

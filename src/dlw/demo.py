@@ -21,7 +21,7 @@ from .weighting import resolve
 
 F32 = NDArray[np.float32]
 
-MODELS = ("nn", "tv", "tvs")
+MODELS = ("nn", "tv", "tvs", "e3dtv")
 FORMULAS = ("uniform", "precision", "robust", "mixture", "oracle")
 NETWORKS = ("N", "T", "TS", "N+T+TS")
 CASE = 5

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from . import __version__, models, rivals
+from . import __version__, defaults, models, rivals
 from .cube import BandRange, Cube, minmax_range, robust_range
 from .errors import BadOption, NothingToDenoise
 from .io import save_cube
@@ -25,7 +25,7 @@ from .solver import Model, Problem, Schedule, Solution, State, solve
 from .strength import CAUTION, Choice, choose
 from .weighting import DEFAULT, Product, Source, Spec, follows_noise, resolve, wants_original
 
-DEFAULT_MODEL = "nn"
+DEFAULT_MODEL = defaults.MODEL
 
 Range = Literal["auto", "minmax"] | tuple[float, float]
 ScheduleName = Literal["paper", "converged"]

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from . import store
+from . import defaults, store
 from .errors import BadInput, BadOption, unknown_name
 from .io import open_cube
 from .nets.dlwnet import DLWnet3d, Network
@@ -26,7 +26,7 @@ from .noise import Truth
 FLOOR = 1e-4
 """Smallest weight of a valid voxel (epsilon of Lemma 1): keeps the data term strongly convex."""
 
-DEFAULT = "N+T+TS"
+DEFAULT = defaults.WEIGHTS
 """The network used when nothing else is asked for."""
 
 

@@ -21,6 +21,7 @@ from dlw.advise import (
     striped_lines,
 )
 from dlw.bench.tables import NETWORKS
+from dlw.denoising import DEFAULT_MODEL
 
 
 @cache
@@ -148,10 +149,10 @@ def test_a_hidden_voxel_has_no_part_in_its_prediction() -> None:
 
 
 def test_the_default_is_left_for_clear_reasons_only() -> None:
-    assert preferred({}) == "nn"
+    assert preferred({}) == DEFAULT_MODEL
     assert preferred({"tv": 1.0, "tvs": 0.9}) == "tvs"
-    assert preferred({"nn": 1.0, "tvs": 0.91}) == "nn"
-    assert preferred({"nn": 1.0, "tvs": 0.8, "tv": 0.9}) == "tvs"
+    assert preferred({DEFAULT_MODEL: 1.0, "tvs": 0.91}) == DEFAULT_MODEL
+    assert preferred({DEFAULT_MODEL: 1.0, "tvs": 0.8, "tv": 0.9}) == "tvs"
 
 
 def test_the_advice_says_why() -> None:

@@ -146,7 +146,7 @@ def test_watch_sees_every_step(noisy):
 
 
 def test_converged_and_not(noisy):
-    assert denoise(noisy, weights="uniform", schedule="converged").report.converged
+    assert denoise(noisy, model="nn", weights="uniform", schedule="converged").report.converged
     short = denoise(noisy, weights="uniform", schedule=Schedule(2, 0.1, tolerance=1e-9)).report
     assert not short.converged
     assert set(short.residuals) == {"primal", "dual"}
