@@ -177,7 +177,12 @@ def headlines(table: Table, db: Mapping[Cell, float]) -> list[str]:
 def _gains(table: Table, db: Mapping[Cell, float], main: str) -> list[str]:
     """The main network over the methods without it, by model and in the mean."""
     lines = []
-    others = ((ORIGINAL, table.noise), ("uniform", table.noise), ("oracle, best strength", (1, 5)))
+    others = (
+        (ORIGINAL, table.noise),
+        (f"{ORIGINAL}, best strength", table.noise),
+        ("uniform", table.noise),
+        ("oracle, best strength", (1, 5)),
+    )
     for other, noise in others:
         gains = {}
         for model in table.models:

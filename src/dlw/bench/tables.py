@@ -117,7 +117,12 @@ COLOUR = Table(
     name="colour",
     title="Colour: tv and svtv with the colour network (tab-tran-svtv)",
     models=("tv", "svtv"),
-    rows=(Row(ORIGINAL, model="svtv"), Row("colour-T"), *FORMULAS),
+    rows=(
+        Row(ORIGINAL, model="svtv"),
+        Row(ORIGINAL, "best", model="svtv"),
+        Row("colour-T"),
+        *FORMULAS,
+    ),
     colour=True,
     panel=(Row(ORIGINAL), Row("uniform"), Row("colour-T")),
 )
