@@ -283,8 +283,8 @@ def advise(
 def preferred(errors: dict[str, float]) -> str:
     """The default model, unless another one's error on hidden voxels is clearly smaller.
 
-    >>> preferred({"e3dtv": 1.00, "tv": 0.99}), preferred({"e3dtv": 1.00, "tv": 0.80})
-    ('e3dtv', 'tv')
+    >>> preferred({"lrtfdfr": 1.0, "tv": 0.99}), preferred({"lrtfdfr": 1.0, "tv": 0.8})
+    ('lrtfdfr', 'tv')
     """
     if not errors:
         return DEFAULT_MODEL

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from . import metrics, noise, scenes, store
+from . import defaults, metrics, noise, scenes, store
 from .cube import Cube
 from .denoising import denoise, predict_weights
 from .errors import BadFile, MissingDependency
@@ -21,7 +21,7 @@ from .weighting import resolve
 
 F32 = NDArray[np.float32]
 
-MODELS = ("nn", "tv", "tvs", "e3dtv")
+MODELS = ("nn", "tv", "tvs", defaults.MODEL)
 FORMULAS = ("uniform", "precision", "robust", "mixture", "oracle")
 NETWORKS = ("N", "T", "TS", "N+T+TS")
 CASE = 5
