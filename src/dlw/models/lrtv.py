@@ -15,13 +15,14 @@ def build(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = Non
     """Low rank and smooth in space: ||X||_* + tau TV(X), rank X <= rank (DLW-LRTV).
 
     As in nn the data term carries c/sqrt(rows cols), so that the threshold on the singular values and the
-    noise grow alike with the image; tau goes with it. Twenty steps; the result is the low-rank copy.
+    noise grow alike with the image; tau goes with it, and the strength is a factor on tau, as in the
+    original. Twenty steps; the result is the low-rank copy.
     """
     rank = rank or min(shape[0], 4 if shape[0] <= 40 else 5)
     scale = 40.0 / math.sqrt(shape[1] * shape[2])
     smooth = total_variation(0.0125 * scale * strength, passes=3)
     return Model(
-        terms=(term(nuclear_of_rank(rank), strength=strength), smooth),
+        terms=(term(nuclear_of_rank(rank)), smooth),
         fidelity=weighted_l2(scale),
         schedule=Schedule(steps=20, mu=0.033 * scale, growth=1.2),
         central="data",
