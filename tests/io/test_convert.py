@@ -114,6 +114,8 @@ def test_keys_of_a_header_survive_a_geotiff(tmp_path):
     save_cube(cube, tmp_path / "a.hdr")
     with open(tmp_path / "a.hdr", "a") as file:
         file.write("smile = {1, 2}\nsensor type = HySpex\n")
+    lost = convert(tmp_path / "a.hdr", tmp_path / "b.npy").lost
+    assert lost == ("other header keys (smile, sensor type)",)
     convert(tmp_path / "a.hdr", tmp_path / "b.tif")
     convert(tmp_path / "b.tif", tmp_path / "c.hdr")
     text = (tmp_path / "c.hdr").read_text()

@@ -23,7 +23,7 @@ from ..errors import BadFile
 from . import envi_header as header
 from .atomic import atomic, check_output
 from .guard import nbytes, reading, size
-from .meta import carried, nanometres, scaled
+from .meta import ENVI_KEYS, carried, nanometres, scaled
 from .source import CubeFile, Described, Put, mapped, mapped_writer, with_nodata
 
 NAME = "envi"
@@ -56,31 +56,6 @@ HOLDS: frozenset[str] | None = frozenset(
 INTERLEAVE = {"bsq": "brc", "bil": "rbc", "bip": "rcb"}
 LARGEST = 2**31 - 1
 """Lines, samples or bands: what GDAL and ENVI count with."""
-OURS = frozenset(
-    [
-        "samples",
-        "lines",
-        "bands",
-        "header offset",
-        "file type",
-        "data type",
-        "interleave",
-        "byte order",
-        "data ignore value",
-        "reflectance scale factor",
-        "data gain values",
-        "data offset values",
-        "wavelength units",
-        "wavelength",
-        "fwhm",
-        "bbl",
-        "band names",
-        "map info",
-        "coordinate system string",
-        "description",
-    ]
-)
-"""Keys that are understood; all others are carried as they are."""
 
 
 # --- finding the two files
@@ -491,7 +466,7 @@ def header_keys(like: Described, encoding: Encoding) -> dict[str, str]:
         place = {k: v for k, v in kept.items() if k in ("map info", "coordinate system string")}
     else:
         place = map_keys(meta)
-    rest = {k: v for k, v in kept.items() if k not in OURS and k not in place}
+    rest = {k: v for k, v in kept.items() if k not in ENVI_KEYS and k not in place}
     return keys | place | rest
 
 

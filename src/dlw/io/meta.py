@@ -28,6 +28,32 @@ TRANSIENT = frozenset(
 )
 """About one file, not about the cube: not carried to another file."""
 
+ENVI_KEYS = frozenset(
+    [
+        "samples",
+        "lines",
+        "bands",
+        "header offset",
+        "file type",
+        "data type",
+        "interleave",
+        "byte order",
+        "data ignore value",
+        "reflectance scale factor",
+        "data gain values",
+        "data offset values",
+        "wavelength units",
+        "wavelength",
+        "fwhm",
+        "bbl",
+        "band names",
+        "map info",
+        "coordinate system string",
+        "description",
+    ]
+)
+"""Keys of an ENVI header that are understood; all others are carried as they are."""
+
 POWERS = {"nanometers": 0, "nanometres": 0, "nanometer": 0, "nanometre": 0, "nm": 0}
 POWERS |= dict.fromkeys(("micrometers", "micrometres", "micrometer", "micrometre"), 3)
 POWERS |= dict.fromkeys(("um", "µm", "μm", "microns", "micron"), 3)
@@ -205,13 +231,14 @@ def items(header: Described) -> dict[str, str]:
     for key, words in names.items():
         if key in meta:
             found[key] = words
-    for kind in ("tags", "attributes", "envi"):
-        if meta.get(kind):
-            found[kind] = {
-                "tags": "GDAL tags",
-                "attributes": "file attributes",
-                "envi": "other header keys",
-            }[kind]
+    if "tags" in meta:
+        found["tags"] = "GDAL tags"
+    if "attributes" in meta:
+        found["attributes"] = "file attributes"
+    others = [key for key in meta.get("envi", {}) if key not in ENVI_KEYS]
+    if others:
+        shown = ", ".join(others[:8]) + (", ..." if len(others) > 8 else "")
+        found["envi"] = f"other header keys ({shown})"
     if any(meta.get("band_tags", ())):
         found["band_tags"] = "GDAL tags of the bands"
     known = {*names, "tags", "attributes", "envi", "band_tags", "nodata_is_nan"}
