@@ -128,7 +128,7 @@ def test_converged(name: str, data: str) -> None:
     scale = 0.5
     f: dict[str, Callable[[float], Fidelity]] = {"weighted_l2": weighted_l2, "l1": l1, "l2": l2}
     model = replace(make(shape), fidelity=f[data](scale))
-    found = solve(Problem(model, y, w), model.schedule.converged(tolerance=1e-7, steps=1500))
+    found = solve(Problem(model, y, w), model.schedule.converged(tolerance=1e-7, steps=4000))
     want, objective = oracle(penalty, model, y.numpy(), w.numpy(), scale)
     least = objective(want)
     assert abs(objective(found.x.numpy()) - least) <= 1e-4 * least
