@@ -80,6 +80,31 @@ def test_patches_have_the_asked_size(
         assert float(clean.max()) <= 1.0
 
 
+def test_bands_are_a_range_with_a_stride() -> None:
+    """Scenes whose value is the band's number show which bands were taken."""
+    scene = np.broadcast_to(np.arange(40, dtype=np.float32)[:, None, None] / 39, (40, 12, 12))
+    patches = Patches([scene], replace(TINY, bands=(3, 9), noise=(1,)))
+    steps = set()
+    for step in range(60):
+        taken = np.rint(patches.patch(step, 0)[0][:, 0, 0] * 39).astype(int)
+        stride = np.diff(taken)
+        assert 3 <= len(taken) <= 9
+        assert (stride == stride[0]).all()
+        steps.add(int(stride[0]))
+    assert min(steps) == 1
+    assert max(steps) > 4
+
+
+@pytest.mark.parametrize(("pick", "share"), [("area", 1 / 17), ("side", 1 / 5)])
+def test_small_scenes_get_their_share(pick: str, share: float) -> None:
+    small, large = np.zeros((3, 10, 10), np.float32), np.ones((3, 40, 40), np.float32)
+    patches = Patches([small, large], replace(TINY, pick=pick))
+    drawn = np.mean([patches.patch(step, 0)[0][0, 0, 0] == 0 for step in range(600)])
+    assert abs(drawn - share) < 4 * np.sqrt(share * (1 - share) / 600)
+    with pytest.raises(BadOption, match="pick"):
+        replace(TINY, pick="size")
+
+
 def test_stages_change_patch_and_batch(data: dict[str, np.ndarray], tmp_path: Path) -> None:
     recipe = replace(TINY, stages=((4, 12, 1), (2, 10, 2)))
     assert [recipe.size_at(k) for k in range(6)] == [(8, 3)] * 2 + [(10, 2)] * 2 + [(12, 1)] * 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -35,6 +35,8 @@ class Draw(Protocol):
     def affected(self) -> tuple[float, float] | None: ...
     @property
     def bands(self) -> tuple[int, int] | None: ...
+    @property
+    def pick(self) -> Literal["area", "side"]: ...
     @property
     def subsample(self) -> int: ...
     def size_at(self, step: int) -> tuple[int, int]: ...
@@ -109,6 +111,8 @@ class Patches:
     def _crop(self, patch: int, rng: np.random.Generator, together: np.random.Generator) -> F32:
         r = self.recipe
         sizes = np.array([s.shape[1] * s.shape[2] for s in self.scenes], float)
+        if r.pick == "side":
+            sizes = np.sqrt(sizes)
         scene = self.scenes[rng.choice(len(sizes), p=sizes / sizes.sum())]
         stride = int(rng.integers(1, r.subsample + 1))
         if min(scene.shape[1:]) < patch * stride:
@@ -121,9 +125,15 @@ class Patches:
             )
         top = int(rng.integers(scene.shape[1] - side + 1))
         left = int(rng.integers(scene.shape[2] - side + 1))
-        low, high = 0, scene.shape[0]
-        if r.bands is not None:
-            count = min(int(together.integers(r.bands[0], r.bands[1] + 1)), high)
-            low = int(rng.integers(high - count + 1))
-            high = low + count
-        return scene[low:high, top : top + side : stride, left : left + side : stride]
+        rows, cols = slice(top, top + side, stride), slice(left, left + side, stride)
+        return scene[self._bands(len(scene), rng, together), rows, cols]
+
+    def _bands(self, bands: int, rng: np.random.Generator, together: np.random.Generator) -> slice:
+        """All bands, or a random sub-range of them with a random stride."""
+        limits = self.recipe.bands
+        if limits is None:
+            return slice(None)
+        count = min(int(together.integers(limits[0], limits[1] + 1)), bands)
+        step = int(rng.integers(1, bands // count + 1))
+        low = int(rng.integers(bands - (count - 1) * step))
+        return slice(low, low + (count - 1) * step + 1, step)

@@ -132,8 +132,10 @@ class Recipe(Plan):
         noise: noise cases to draw from, one per patch.
         affected: limits of the share of bands that carry impulses, stripes or dead columns;
             None: the paper's 10 of 31.
-        bands: limits of the number of bands of a patch (a random sub-range of the scene's);
-            None: all.
+        bands: limits of the number of bands of a patch: a random sub-range of the scene's, every
+            s-th band of it with a random s where the scene has that many; None: all.
+        pick: a scene is drawn in proportion to its "area" or to its "side", the root of it, which
+            gives small scenes a larger share.
         subsample: largest stride with which patches are cut (2: half of them at half resolution).
         loss: "mse" is the mean over patches and sources (the paper); "log" the mean of its
             logarithm, which is what a mean PSNR measures.
@@ -145,6 +147,7 @@ class Recipe(Plan):
     noise: tuple[int, ...] = (1,)
     affected: tuple[float, float] | None = None
     bands: tuple[int, int] | None = None
+    pick: Literal["area", "side"] = "area"
     subsample: int = 2
     loss: Loss = "mse"
     backward: Literal["unroll", "checkpoint", "implicit"] = "unroll"
@@ -156,6 +159,8 @@ class Recipe(Plan):
             raise BadOption(
                 "the recipe names no sources; for example sources = ['nn', 'tv', 'tvs']"
             )
+        if self.pick not in ("area", "side"):
+            raise BadOption(f"pick in the recipe must be 'area' or 'side', not '{self.pick}'")
         if self.loss not in ("mse", "log"):
             raise BadOption(f"loss in the recipe must be 'mse' or 'log', not '{self.loss}'")
 

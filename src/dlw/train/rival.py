@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -58,6 +58,7 @@ class RivalPlan:
     noise: tuple[int, ...] = (1,)
     affected: tuple[float, float] | None = None
     bands: tuple[int, int] | None = None
+    pick: Literal["area", "side"] = "area"
     subsample: int = 2
     validate: int = 500
 
