@@ -21,6 +21,7 @@ from . import defaults, store
 from .errors import BadInput, BadOption, unknown_name
 from .io import open_cube
 from .nets.dlwnet import DLWnet3d, Network
+from .nets.rows import GROUP
 from .noise import Truth
 
 FLOOR = 1e-4
@@ -294,7 +295,10 @@ def follows_noise(source: Source) -> bool:
 
 
 TILE_BYTES = 64 * 2**20
-"""Memory of one activation of a tile; small enough for the cache levels that matter."""
+"""Memory of one activation of a tile of a colour network."""
+
+STRIP_BYTES = 20 * 2**20
+"""Memory of the rows of one activation that a hyperspectral network works on at a time."""
 
 
 @torch.no_grad()
@@ -302,25 +306,32 @@ def predict_logits(net: Network, y: Tensor, tile: int | None = None) -> Tensor:
     """Logits of an image (band, row, col), tile by tile with a halo: exact, in bounded memory.
 
     Args:
-        tile: side of a tile in pixels; chosen from the number of bands when None.
+        tile: side of a tile in pixels. When None it is chosen from the number of bands; tiles of a
+            hyperspectral network are then as high as the image, which it reads from top to bottom.
     """
     bands, rows, cols = y.shape
     halo = net.radius
-    if tile is None:
-        width = int(net.config["filters"])
-        depth = bands if isinstance(net, DLWnet3d) else 1
-        tile = max(32, int(math.sqrt(TILE_BYTES / (4 * width * depth))) - 2 * halo)
-    if rows <= tile + 2 * halo and cols <= tile + 2 * halo:
+    height, width = (tile, tile) if tile else _tile_size(net, bands, rows)
+    if rows <= height + 2 * halo and cols <= width + 2 * halo:
         whole: Tensor = net(y)
         return whole
     out = torch.empty_like(y)
-    for top in range(0, rows, tile):
-        for left in range(0, cols, tile):
-            bottom, right = min(top + tile, rows), min(left + tile, cols)
+    for top in range(0, rows, height):
+        for left in range(0, cols, width):
+            bottom, right = min(top + height, rows), min(left + width, cols)
             a, b = max(0, top - halo), max(0, left - halo)
             part = net(y[:, a : bottom + halo, b : right + halo])
             out[:, top:bottom, left:right] = part[:, top - a : bottom - a, left - b : right - b]
     return out
+
+
+def _tile_size(net: Network, bands: int, rows: int) -> tuple[int, int]:
+    """Height and width of the tiles of an image, in pixels."""
+    voxel = 4 * int(net.config["filters"])
+    if isinstance(net, DLWnet3d):
+        return rows, max(48, STRIP_BYTES // (voxel * bands * (GROUP + 2)))
+    side = max(32, int(math.sqrt(TILE_BYTES / voxel)) - 2 * net.radius)
+    return side, side
 
 
 FORMULAS: dict[str, Source] = {

@@ -232,6 +232,42 @@ def test_network_equals_plain_convolutions(shape: tuple[int, ...]) -> None:
         torch.testing.assert_close(a, b)
 
 
+@pytest.mark.parametrize("blocks", [1, 2, 3, 8])
+@pytest.mark.parametrize(
+    "shape",
+    # Rows around whole groups, few bands, single rows and columns.
+    [(2, 3, rows, 5) for rows in (1, 2, 7, 8, 9, 10, 11, 16, 17, 25)]
+    + [(bands, 12, 4) for bands in (1, 2, 4, 5)]
+    + [(3, 1, 19), (3, 19, 1), (1, 1, 1)],
+    ids=str,
+)
+def test_network_by_rows_equals_plain_convolutions(blocks: int, shape: tuple[int, ...]) -> None:
+    net, y = randomised(DLWnet3d(4, blocks)), normal(*shape)
+    want = plain(net, y)
+    assert net(y).requires_grad
+    with torch.no_grad():
+        torch.testing.assert_close(net(y), want)
+    got = net.requires_grad_(False)(y)
+    assert not got.requires_grad
+    torch.testing.assert_close(got, want)
+
+
+def test_network_by_rows_in_single_precision() -> None:
+    net, y = randomised(DLWnet3d()).float(), normal(3, 31, 24).float()
+    whole = net(y).detach()
+    with torch.no_grad():
+        assert float((net(y) - whole).abs().max()) <= 3e-6 * float(whole.abs().max())
+
+
+def test_changed_weights_change_the_logits() -> None:
+    net, y = randomised(DLWnet3d(4)), normal(3, 20, 4)
+    with torch.no_grad():
+        before = net(y)
+        net.space[1].weight.mul_(2)
+        assert not torch.equal(before, net(y))
+        torch.testing.assert_close(net(y), plain(net, y))
+
+
 @pytest.mark.parametrize("masked", [False, True])
 def test_softmax_weights(masked: bool) -> None:
     logits = normal(2, 2, 3, 3)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from dlw import noise, scenes, store
+from dlw import noise, scenes, store, weighting
 from dlw.denoising import denoise, predict_weights
 from dlw.errors import BadFile, BadInput, BadModel, BadOption
 from dlw.nets.dlwnet import DLWnet2d, DLWnet3d
@@ -184,6 +184,17 @@ def test_tiles_give_the_logits_of_the_whole(net, tile, size):
     whole, tiled = net(y), predict_logits(net, y, tile)
     assert float((whole - tiled).abs().max()) <= 1e-5
     torch.testing.assert_close(softmax_weights(tiled), softmax_weights(whole), rtol=1e-5, atol=1e-5)
+
+
+def test_strips_give_the_logits_of_the_whole(net, monkeypatch):
+    monkeypatch.setattr(weighting, "STRIP_BYTES", 0)
+    widths = []
+    y = torch.rand(2, 11, 150, generator=torch.Generator().manual_seed(0))
+    with net.register_forward_pre_hook(lambda _, inputs: widths.append(inputs[0].shape[-1])):
+        strips = predict_logits(net, y)
+    assert len(widths) == 4
+    assert max(widths) == 48 + 2 * net.radius
+    assert float((net(y) - strips).abs().max()) <= 1e-5
 
 
 def test_tiles_of_the_colour_network():
