@@ -58,8 +58,8 @@ class DLWnet3d(nn.Module):
             return torch.stack([rows.logits(self, image) for image in images]).view(shape)
         t = images.unsqueeze(-1)
         for space, spectrum in zip(self.space, self.spectrum, strict=True):
-            t = _factor(t, space, along_bands=False)
-            t = _factor(t, spectrum, along_bands=True)
+            t = factor(t, space, along_bands=False)
+            t = factor(t, spectrum, along_bands=True)
         return self.last_layer(t, padding=1).view(shape)
 
     def last_layer(self, t: Tensor, padding: int) -> Tensor:
@@ -79,7 +79,7 @@ class DLWnet3d(nn.Module):
         return out + F.pad(above[:, 1:], (0, 0, 0, 0, 0, 1))
 
 
-def _factor(t: Tensor, layer: nn.Module, along_bands: bool) -> Tensor:
+def factor(t: Tensor, layer: nn.Module, along_bands: bool) -> Tensor:
     """ReLU of one factor of a block."""
     assert isinstance(layer, nn.Conv2d)
     out: Tensor = _ConvReLU.apply(t, layer.weight, layer.bias, along_bands)  # type: ignore[no-untyped-call]

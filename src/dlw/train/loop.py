@@ -20,8 +20,9 @@ from .. import __version__, noise, store
 from ..errors import BadFile, BadOption, DlwError
 from ..io.atomic import atomic
 from ..metrics import psnr
-from ..nets.dlwnet import ARCHITECTURES, Network
+from ..nets.dlwnet import ARCHITECTURES, DLWnet3d, Network
 from .loss import add_gradients, restored
+from .narrow import narrowed
 from .optimisers import optimiser
 from .patches import Draw, Patches
 from .recipe import Plan, Recipe
@@ -59,10 +60,18 @@ class Training:
     scores: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def begin(cls, recipe: Plan) -> Self:
-        """Fresh weights from the recipe's seed, or those of the network it starts from."""
+    def begin(cls, recipe: Plan, patches: Patches | None = None) -> Self:
+        """Fresh weights from the recipe's seed, or those of the network it starts from.
+
+        Args:
+            patches: where a network that is wider than the recipe's is narrowed on.
+        """
         if recipe.start is not None:
-            net = store.load(recipe.start).net.train().requires_grad_(True)
+            net = store.load(recipe.start).net
+            if isinstance(net, DLWnet3d) and patches and net.config["filters"] > recipe.filters:
+                images = [torch.from_numpy(patches.patch(step, 0)[1]) for step in range(8)]
+                net = narrowed(net, recipe.filters, images)
+            net = net.train().requires_grad_(True)
             wanted = {"architecture": recipe.architecture, "filters": recipe.filters}
             if any(net.config[k] != v for k, v in wanted.items()):
                 raise BadOption(
@@ -236,9 +245,13 @@ def train(
     """
     out = Path(out)
     where = out / "checkpoint.pt"
-    run = Training.resume(where) if resume and where.exists() else Training.begin(recipe)
+    cubes = list(scenes.values())
+    if resume and where.exists():
+        run = Training.resume(where)
+    else:
+        run = Training.begin(recipe, Patches(cubes, recipe))
     pairs = validation_set(held_out, run.recipe) if held_out else []
-    patches = Patches(list(scenes.values()), run.recipe)
+    patches = Patches(cubes, run.recipe)
     advance(
         run,
         patches,
