@@ -54,7 +54,7 @@ def svg(tex: str) -> str:
     from matplotlib.textpath import TextPath
 
     tex = " ".join(tex.split())
-    font = FontProperties(size=SIZE)
+    font = FontProperties(size=SIZE, math_fontfamily="cm")
     with rc_context({"mathtext.fontset": "cm"}):
         box = MathTextParser("path").parse(f"${tex}$", dpi=72, prop=font)
         path = TextPath((0, 0), f"${tex}$", prop=font)
