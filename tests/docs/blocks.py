@@ -1,7 +1,7 @@
 """Code blocks of Markdown pages, and how they are run.
 
-A fence names its language: ``python`` and ``sh`` run, ``text`` is output, ``toml`` is a file. A comment in the
-line before it may say
+A fence names its language: ``python`` and ``sh`` run, ``text`` is output, ``toml`` is a file. A comment
+in the line before it may say
 
     <!-- file: name -->        write the block to this file instead of running it
     <!-- not run: reason -->   do neither; the test counts these
