@@ -5,6 +5,7 @@ in the line before it may say
 
     <!-- file: name -->        write the block to this file instead of running it
     <!-- not run: reason -->   do neither; the test counts these
+    <!-- needs: word -->       run it if the help of the program has this option or command
 
 All blocks of a page run in one folder, in order; Python blocks share their names.
 """
@@ -19,10 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
 from dlw import cli
 
 FENCE = re.compile(
-    r"(?:^<!-- (?P<what>file|not run): (?P<value>[^\n]+?) -->\n)?"
+    r"(?:^<!-- (?P<what>file|not run|needs): (?P<value>[^\n]+?) -->\n)?"
     r"^```(?P<language>\w*)\n(?P<text>.*?)^```$",
     re.M | re.S,
 )
@@ -75,6 +78,8 @@ def run_page(page: Path, folder: Path) -> int:
         where = f"{page.name}:{block.line}"
         if block.what == "not run" or block.language == "text":
             continue
+        if block.what == "needs" and not knows(block.value):
+            continue
         if block.what == "file":
             (folder / block.value).write_text(block.text, encoding="utf-8")
             if block.value == "pyproject.toml":
@@ -88,6 +93,12 @@ def run_page(page: Path, folder: Path) -> int:
             raise AssertionError(f"{where}: a {block.language} block needs a 'file' comment")
         count += 1
     return count
+
+
+def knows(word: str) -> bool:
+    """Whether 'dlw --help' or 'dlw denoise --help' names an option or command."""
+    helps = (CliRunner().invoke(cli.app, [*of, "--help"]).output for of in ([], ["denoise"]))
+    return any(word in text.split() for text in helps)
 
 
 def run(words: list[str], where: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +19,12 @@ def workshop(
 ) -> Path:
     """out/noisy.hdr and out/clean.hdr as 'dlw demo --scene' makes them, and what readers bring.
 
-    scene.hdr is a noisy cube, mask.npy a mask for it, scenes/ a folder with clean cubes. All are small.
+    scene.hdr and flight.hdr are noisy cubes, mask.npy a mask for it, scenes/ a folder with clean cubes. All are small.
     """
     monkeypatch.setattr(demo, "SIZE", (24, 28, 6))
     demo.write_scene(tmp_path / "out", Console(quiet=True))
-    for end in ("hdr", "img"):
-        os.link(tmp_path / "out" / f"noisy.{end}", tmp_path / f"scene.{end}")
+    for name, end in product(("scene", "flight"), ("hdr", "img")):
+        os.link(tmp_path / "out" / f"noisy.{end}", tmp_path / f"{name}.{end}")
     np.save(tmp_path / "mask.npy", np.ones((24, 28, 6), np.float32))
     (tmp_path / "scenes").mkdir()
     for i in range(2):
