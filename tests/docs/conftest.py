@@ -19,7 +19,8 @@ def workshop(
 ) -> Path:
     """out/noisy.hdr and out/clean.hdr as 'dlw demo --scene' makes them, and what readers bring.
 
-    scene.hdr and flight.hdr are noisy cubes, mask.npy a mask for it, scenes/ a folder with clean cubes. All are small.
+    scene.hdr and flight.hdr are noisy cubes, mask.npy is a mask for them, scenes/ a folder with clean
+    cubes. All are small.
     """
     monkeypatch.setattr(demo, "SIZE", (24, 28, 6))
     demo.write_scene(tmp_path / "out", Console(quiet=True))
