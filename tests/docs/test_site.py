@@ -5,9 +5,11 @@ MkDocs comes with ``pip install 'dlw[docs]'``; ``make docs`` and the continuous 
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -76,6 +78,35 @@ def test_formulas_and_interface_are_there(site: Path) -> None:
     assert 'id="dlw.denoising.denoise"' in (site / "api/everyday.html").read_text(encoding="utf-8")
     assert "--strength" in (site / "commands.html").read_text(encoding="utf-8")
     assert not list(site.rglob("*.py"))
+
+
+def test_search_works_from_the_disk(site: Path) -> None:
+    """No server, no other machine: the page is read as a file, and search finds something."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    if not Path("/usr/bin/chromedriver").exists():
+        pytest.skip("needs /usr/bin/chromedriver (Debian: chromium-driver)")
+    options = webdriver.ChromeOptions()
+    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
+    service = webdriver.ChromeService("/usr/bin/chromedriver")
+    with webdriver.Chrome(options=options, service=service) as browser:
+        browser.get((site / "guide" / "clean.html").as_uri())
+        box = browser.find_element("css selector", "input.md-search__input")
+        browser.execute_script("arguments[0].focus()", box)
+        box.send_keys("strength")
+        answer = ""
+        for _ in range(200):
+            answer = browser.find_element("css selector", ".md-search-result__meta").text
+            if "matching documents" in answer:
+                break
+            time.sleep(0.1)
+        assert "matching documents" in answer
+        events = [json.loads(e["message"])["message"] for e in browser.get_log("performance")]
+    sent = [e["params"] for e in events if e["method"] == "Network.requestWillBeSent"]
+    asked = {params["request"]["url"] for params in sent}
+    assert any(url.endswith("worker.js") for url in asked)
+    assert all(url.startswith(("file:", "data:", "about:")) for url in asked)
 
 
 def test_formulas_leave_code_and_money_alone() -> None:
