@@ -3,14 +3,19 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DOCS   := $(VENV)/.installed-docs
 # Two cores: one torch thread per test process.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: demo test test-slow lint format bench clean
+.PHONY: demo test test-slow lint format docs figures bench clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench,test,lint]"
+	@touch $@
+
+$(DOCS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"
 	@touch $@
 
 demo: $(STAMP)
@@ -30,6 +35,15 @@ lint: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The site in build/site; any warning is an error.
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "open build/site/index.html"
+
+# The pictures of the documentation.
+figures: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python docs/_tools/figures.py
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/core.py

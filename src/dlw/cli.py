@@ -57,6 +57,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
+    epilog="First steps: 'dlw demo --scene', then 'dlw denoise out/noisy.hdr out/restored.hdr'.",
 )
 
 
@@ -82,7 +83,7 @@ def dlw(
     """Hyperspectral denoising: variational models whose data term is weighted by a network."""
 
 
-@app.command()
+@app.command(short_help="Restore a noisy cube.")
 def denoise(
     source: In,
     target: Out,
@@ -164,9 +165,10 @@ def weights(
     strict: StrictOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Write how much each voxel is trusted: float32, mean 1, 0 where nothing was measured.
+    """Write the weight map of a cube.
 
-    Model, strength and schedule matter for 'robust' and 'mixture' only, which look at a residual.
+    How much each voxel is trusted: float32, mean 1, 0 where nothing was measured. Model, strength
+    and schedule matter for 'robust' and 'mixture' only, which look at a residual.
     """
     from . import io
     from .denoising import predict_weights, usable_bands
@@ -216,12 +218,21 @@ def weights(
 
 @app.command()
 def demo(
-    folder: Annotated[str, typer.Option("--out", metavar="DIR", help="For demo.png.")] = "out",
+    folder: Annotated[
+        str, typer.Option("--out", metavar="DIR", help="Folder for what is written.")
+    ] = "out",
+    scene: Annotated[
+        bool,
+        typer.Option("--scene", help="Only write the scene, noisy.hdr and clean.hdr, to try on."),
+    ] = False,
 ) -> None:
-    """Denoise a made-up scene with every model and weight source, and draw one page."""
-    from .demo import run as run_demo
+    """Try everything on a made-up scene.
 
-    run_demo(Path(folder), console.out)
+    Denoises it with every model and weight source, prints a table and draws demo.png.
+    """
+    from . import demo as made_up
+
+    (made_up.write_scene if scene else made_up.run)(Path(folder), console.out)
 
 
 # Larger parts bring their own commands: each is a function (app) -> None.

@@ -72,7 +72,11 @@ def advise(
     nodata: NodataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at a noisy cube: noise per band, broken columns, and what to denoise it with."""
+    """Say what to denoise a cube with.
+
+    Looks at the noisy cube alone: noise per band, bad bands, broken columns; which model, network, rank
+    and strength, and why. 'dlw denoise --auto' follows it.
+    """
     from . import io
     from .advise import advise as look
 
@@ -109,7 +113,10 @@ def convert(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Write a cube in another format: the same numbers, and all the target can hold beside them."""
+    """Write a cube in another format.
+
+    The same numbers bit by bit, and all the target can hold beside them; what it cannot is named.
+    """
     from .io.convert import convert as run_convert
 
     check_places([target], overwrite, source)
@@ -129,7 +136,10 @@ def convert(
 
 
 def models(as_json: JsonOption = False) -> None:
-    """List the models of a clean image, and the rivals, which take no weights."""
+    """List models, and rivals.
+
+    Models say what a clean image is and take weights; rivals are other methods, which do not.
+    """
     from . import rivals
     from .models import registry
 
@@ -168,7 +178,10 @@ def models(as_json: JsonOption = False) -> None:
 
 
 def nets(as_json: JsonOption = False) -> None:
-    """List the networks inside the package, and the formulas that need none."""
+    """List networks and other weights.
+
+    The networks inside the package, and the formulas that need none.
+    """
     from . import store
     from .weighting import DEFAULT, FORMULAS
 
@@ -208,7 +221,10 @@ def noise(
     overwrite: OverwriteOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Make a clean cube noisy: each band is first scaled to [0, 1], the output is float32."""
+    """Make a clean cube noisy.
+
+    Each band is first scaled to [0, 1]; the output is float32.
+    """
     import numpy as np
 
     from . import io
@@ -262,7 +278,10 @@ def score(
     axes: AxesOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure how close a restored cube is to the clean one (PSNR with peak 1)."""
+    """Compare with the clean cube.
+
+    PSNR with peak 1, SSIM, SAM and ERGAS of a restored cube.
+    """
     from . import io, metrics
 
     a = io.open_cube(clean, key=key, axes=axes)
@@ -286,7 +305,10 @@ def import_weights(
     overwrite: OverwriteOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Turn a PyTorch checkpoint of the paper's authors, or of SERT, into a dlw network (tensors only)."""
+    """Read a released PyTorch checkpoint.
+
+    Turns one of the paper's authors, or of SERT, into a dlw network; only tensors are read.
+    """
     from . import store
 
     if Path(target).suffix != ".safetensors":

@@ -15,7 +15,7 @@ from . import defaults, metrics, noise, scenes, store
 from .cube import Cube
 from .denoising import denoise, predict_weights
 from .errors import BadFile, MissingDependency
-from .io import atomic
+from .io import atomic, save_cube
 from .picture import HEAT, colour_bands, heat, pseudo_colour, stretch
 from .weighting import resolve
 
@@ -26,6 +26,8 @@ FORMULAS = ("uniform", "precision", "robust", "mixture", "oracle")
 NETWORKS = ("N", "T", "TS", "N+T+TS")
 CASE = 5
 SEED = 7
+SIZE = (128, 128, 31)
+"""Rows, columns and bands of the scene."""
 HEAT_LIMITS = (0.03, 10.0)
 
 
@@ -59,10 +61,15 @@ class Demo:
         return max((r for r in self.runs if r.weights != "oracle"), key=lambda r: r.psnr)
 
 
-def compute(rows: int = 128, cols: int = 128, bands: int = 31) -> Demo:
-    """Make the scene, its noise, and restore it with every model and weight source."""
+def make(rows: int, cols: int, bands: int) -> tuple[Cube, noise.Noisy]:
+    """The clean scene and its noise."""
     clean = scenes.synthetic(bands, rows, cols, rng=np.random.default_rng(SEED))
-    noisy = noise.case(CASE, clean.data, np.random.default_rng(SEED))
+    return clean, noise.case(CASE, clean.data, np.random.default_rng(SEED))
+
+
+def compute(rows: int = SIZE[0], cols: int = SIZE[1], bands: int = SIZE[2]) -> Demo:
+    """Make the scene, its noise, and restore it with every model and weight source."""
+    clean, noisy = make(rows, cols, bands)
     cube = clean.with_data(noisy.y)
     runs = []
     for name in (*FORMULAS, *(n for n in NETWORKS if n in store.names())):
@@ -258,13 +265,28 @@ def _bare(ax: Any, title: str) -> None:
         spine.set_visible(False)
 
 
-def run(folder: Path, console: Console) -> Path:
-    """Compute, print the table, write ``demo.png`` into ``folder`` (made if missing)."""
-    _figure()  # a missing matplotlib is told before the work
+def write_scene(folder: Path, console: Console) -> list[Path]:
+    """Write ``noisy.hdr`` and ``clean.hdr`` (ENVI) into ``folder``: something to try things on."""
+    _make(folder)
+    clean, noisy = make(*SIZE)
+    paths = [folder / "noisy.hdr", folder / "clean.hdr"]
+    for path, cube in zip(paths, (clean.with_data(noisy.y), clean), strict=True):
+        save_cube(cube, path, overwrite=True)
+        console.print(f"written: {path}", markup=False)
+    return paths
+
+
+def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadFile(f"cannot make the folder {folder}: {error.strerror}") from error
+
+
+def run(folder: Path, console: Console) -> Path:
+    """Compute, print the table, write ``demo.png`` into ``folder`` (made if missing)."""
+    _figure()  # a missing matplotlib is told before the work
+    _make(folder)
     demo = compute()
     console.print(table(demo))
     figure = page(demo)

@@ -73,7 +73,10 @@ def bench(
     pictures: Annotated[bool, typer.Option(help="draw the last scene")] = True,
     quiet: Annotated[bool, typer.Option(help="no progress")] = False,
 ) -> None:
-    """Fill a table of the paper on your scenes; a run that was stopped goes on where it was."""
+    """Fill a table of the paper.
+
+    On your scenes; a run that was stopped goes on where it was.
+    """
     only = tuple(s.strip() for s in scenes.split(",") if s.strip())
     if table in EXPERIMENTS:
         return EXPERIMENTS[table](Asked(out, data, crop or None, only, records_of, quiet))

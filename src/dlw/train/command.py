@@ -35,7 +35,10 @@ def train_command(
     checkpoint_minutes: Annotated[float, typer.Option(help="time between checkpoints")] = 3.0,
     threads: Annotated[int | None, typer.Option(help="threads of torch")] = None,
 ) -> None:
-    """Train a weight network through the denoisers named in a recipe."""
+    """Train a weight network.
+
+    Through the denoisers named in a recipe. A run can be killed at any moment and resumed.
+    """
     # Imported here, because torch takes seconds and ``dlw --help`` should not.
     import torch
 

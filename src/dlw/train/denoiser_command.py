@@ -28,7 +28,7 @@ def train_denoiser_command(
     checkpoint_minutes: Annotated[float, typer.Option(help="time between checkpoints")] = 3.0,
     threads: Annotated[int | None, typer.Option(help="threads of torch")] = None,
 ) -> None:
-    """Train the Gaussian denoiser that plug-and-play uses."""
+    """Train the denoiser of plug-and-play."""
     import torch
 
     from .denoiser import DenoiserRecipe, load_photographs, train_denoiser

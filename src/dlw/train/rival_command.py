@@ -27,7 +27,10 @@ def train_rival_command(
     resume: Annotated[bool, typer.Option(help="go on from the checkpoint of the run")] = False,
     threads: Annotated[int | None, typer.Option(help="threads of torch")] = None,
 ) -> None:
-    """Train a network that the benchmark compares with, on case-1 noise."""
+    """Train a network to compare with.
+
+    On case-1 noise, like the rivals of the paper.
+    """
     # Imported here, because torch takes seconds and ``dlw --help`` should not.
     import torch
 

@@ -34,7 +34,10 @@ def view(
         bool, typer.Option("--no-browser", help="Only print the address.")
     ] = False,
 ) -> None:
-    """Look at a cube, its weights and its restoration in a local page."""
+    """Look at a cube in the browser.
+
+    The cube, its weights and its restoration, in a page that only this machine can reach.
+    """
     from .. import io
 
     try:

@@ -1,0 +1,97 @@
+"""What the site needs beyond MkDocs: formulas as pictures, a page per result, the list of commands.
+
+Formulas are drawn by matplotlib as SVG paths in the colour of the text: no script, no font, no other
+machine. ``$$ ... $$`` on lines of its own is a displayed formula, ``$ ... $`` one within a line.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"(^```.*?^```\n?|`[^`\n]+`)", re.M | re.S)
+SHOWN = re.compile(r"^\$\$\n?(.+?)\n?\$\$$", re.M | re.S)
+INLINE = re.compile(r"(?<![\\$\w])\$(?=\S)([^$\n]+?)(?<=\S)\$(?![\w$])")
+SHIM = "https://unpkg.com/iframe-worker/shim"
+SIZE = 12.0
+"""Points of a drawn formula; the page shows it in units of its own text size."""
+
+
+def on_config(config: Any) -> Any:
+    """Results are whatever lies in docs/results, under the first words of their headings."""
+    for section in config.nav:
+        if "Results" in section:
+            pages = sorted((Path(config.docs_dir) / "results").glob("*.md"))
+            section["Results"] = [{_title(p): f"results/{p.name}"} for p in pages]
+    return config
+
+
+def _title(page: Path) -> str:
+    first = page.read_text(encoding="utf-8").splitlines()[0]
+    return f"{first.lstrip('# ').split(':')[0]} ({page.stem})"
+
+
+def on_page_markdown(markdown: str, **kwargs: Any) -> str:
+    """Draw the formulas; code is left alone."""
+    if "{{ commands }}" in markdown:
+        markdown = markdown.replace("{{ commands }}", commands())
+    parts = FENCE.split(markdown)
+    for i in range(0, len(parts), 2):
+        text = SHOWN.sub(lambda m: f'<div class="formula">{svg(m[1])}</div>', parts[i])
+        parts[i] = INLINE.sub(lambda m: svg(m[1]), text)
+    return "".join(parts)
+
+
+def on_post_page(output: str, page: Any, **kwargs: Any) -> str:
+    """Search without a server: our own script in the place of one the theme would fetch."""
+    return output.replace(SHIM, "../" * page.url.count("/") + "worker.js")
+
+
+def on_post_template(output: str, **kwargs: Any) -> str:
+    """The same for 404.html, whose addresses begin at the root."""
+    return output.replace(SHIM, "/worker.js")
+
+
+@cache
+def svg(tex: str) -> str:
+    """A formula as an SVG path that sits on the line and has the colour of the text."""
+    from matplotlib import rc_context
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.mathtext import MathTextParser
+    from matplotlib.textpath import TextPath
+
+    tex = " ".join(tex.split())
+    font = FontProperties(size=SIZE, math_fontfamily="cm")
+    with rc_context({"mathtext.fontset": "cm"}):
+        box = MathTextParser("path").parse(f"${tex}$", dpi=72, prop=font)
+        path = TextPath((0, 0), f"${tex}$", prop=font)
+    width, height, depth = box.width, box.height + 1, box.depth + 0.5
+    pieces = []
+    for points, code in path.iter_segments(simplify=False):
+        xy = " ".join(f"{v if i % 2 == 0 else -v:.2f}" for i, v in enumerate(points))
+        pieces.append("Z" if code == path.CLOSEPOLY else "MLQC"[code - 1] + xy)
+    return (
+        f'<svg class="math" role="img" aria-label="{html.escape(tex)}" '
+        f'viewBox="0 {depth - height:.2f} {width:.2f} {height:.2f}" '
+        f'style="width:{width / SIZE:.3f}em;height:{height / SIZE:.3f}em;'
+        f'vertical-align:{-depth / SIZE:.3f}em"><path d="{"".join(pieces)}"/></svg>'
+    )
+
+
+def commands() -> str:
+    """Every command with its help, as the program prints it."""
+    import typer
+    from typer.testing import CliRunner
+
+    from dlw.cli import app
+
+    runner, parts = CliRunner(), []
+    for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
+        text = runner.invoke(app, [name, "--help"], env={"COLUMNS": "90"}).output
+        text = text.replace("Usage: root ", "Usage: dlw ").replace("Usage: dlw-root", "Usage: dlw")
+        parts.append(f"## dlw {name}\n\n```text\n{text.strip()}\n```\n")
+    return "\n".join(parts)

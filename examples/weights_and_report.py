@@ -1,0 +1,33 @@
+"""The weight map as a product: where is a cube broken, and what was done about it?
+
+python examples/weights_and_report.py [CUBE]
+"""
+
+import json
+import sys
+
+import numpy as np
+
+import dlw
+from dlw.advise import dead_lines
+
+if len(sys.argv) == 2:
+    cube = dlw.open_cube(sys.argv[1])
+else:
+    clean = dlw.scenes.synthetic(10, 48, 48, rng=np.random.default_rng(0))
+    noisy = dlw.noise.case(3, clean.data, np.random.default_rng(1))
+    cube = clean.with_data(noisy.y)
+
+result = dlw.denoise(cube)
+dlw.save_cube(cube.with_data(result.weights), "trust.hdr", overwrite=True)
+with open("report.json", "w") as file:
+    json.dump(result.report.as_dict(), file, indent=1)
+
+w = result.weights
+print(f"{100 * result.report.down_weighted:.1f} % of the voxels have a weight below 0.1")
+for band in np.argsort(w.mean(axis=(1, 2)))[:3]:
+    print(f"band {band}: mean weight {w[band].mean():.2f}")
+for band, columns in enumerate(dead_lines(cube.data, cube.valid)):
+    if columns.any():
+        print(f"band {band}: dead columns {', '.join(map(str, np.flatnonzero(columns)))}")
+print("written: trust.hdr, report.json")
