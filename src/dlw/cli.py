@@ -22,6 +22,7 @@ from .errors import BadOption, DlwError, unknown_name
 from .options import (
     AutoStrengthOption,
     AxesOption,
+    DenoiserOption,
     In,
     JsonOption,
     KeyOption,
@@ -91,6 +92,7 @@ def denoise(
     weights: WeightsOption = defaults.WEIGHTS,
     strength: AutoStrengthOption = "1",
     rank: RankOption = None,
+    denoiser: DenoiserOption = None,
     schedule: ScheduleOption = ScheduleChoice.paper,
     auto: Annotated[
         bool,
@@ -114,7 +116,7 @@ def denoise(
 
     check_places([target, save_weights], overwrite, source)
     limits, amount = parse_range(range), _strength(strength)
-    chosen = _source(model, weights, 1.0 if amount == "auto" else amount, rank)
+    chosen = _source(model, weights, 1.0 if amount == "auto" else amount, rank, denoiser)
     if chosen is None and save_weights is not None:
         raise _no_weights(model)
     cube = io.open_cube(source, key=key, axes=axes, nodata=nodata)
@@ -130,7 +132,9 @@ def denoise(
         model, amount = found.model, found.strength
         rank = str(found.rank) if find(model).takes_rank else None
         chosen = _source(model, found.network, amount, rank)
-    result = _solve(cube, model, chosen, amount, rank, schedule, limits, seed, quiet or as_json)
+    result = _solve(
+        cube, model, chosen, amount, rank, schedule, limits, seed, quiet or as_json, denoiser
+    )
     failed = strict and not result.report.converged
     clipped = None
     if not failed:
@@ -272,21 +276,27 @@ def _strength(text: str) -> Strength:
         raise typer.BadParameter(f"--strength is a number or auto, not '{text}'") from None
 
 
-def _source(model: str, weights: str, strength: float, rank: str | None) -> Source | None:
-    """The weight source, after model, strength and rank have been checked as well.
+def _source(
+    model: str, weights: str, strength: float, rank: str | None, denoiser: str | None = None
+) -> Source | None:
+    """The weight source, after model, strength, rank and denoiser have been checked as well.
 
     None for a rival, which takes no weights.
     """
-    from . import rivals
+    from . import denoisers, rivals
     from .models import find, registry
     from .weighting import resolve, wants_original
 
     if rivals.is_rival(model):
-        rivals.check_options(model, weights=weights, strength=strength, rank=_rank(rank))
+        rivals.check_options(
+            model, weights=weights, strength=strength, rank=_rank(rank), denoiser=denoiser
+        )
         return None
     if model not in registry():
         raise unknown_name("model", model, [*registry(), *rivals.registry()])
-    find(model, rank=_rank(rank))
+    find(model, rank=_rank(rank), denoiser=denoiser)
+    if denoiser is not None:
+        denoisers.resolve(denoiser)
     if not (strength > 0 and math.isfinite(strength)):
         raise BadOption(f"--strength must be positive (1 is the published setting), not {strength}")
     source = resolve(weights)
@@ -311,6 +321,7 @@ def _solve(
     limits: Range,
     seed: int | None,
     silent: bool,
+    denoiser: str | None = None,
 ) -> Result:
     from . import models as registered
     from .denoising import denoise as run_denoise
@@ -318,7 +329,13 @@ def _solve(
 
     if source is None:
         return run_denoise(
-            cube, model=model, rank=_rank(rank), schedule=schedule.value, range=limits, seed=seed
+            cube,
+            model=model,
+            rank=_rank(rank),
+            denoiser=denoiser,
+            schedule=schedule.value,
+            range=limits,
+            seed=seed,
         )
     steps = None
     if schedule is ScheduleChoice.paper:
@@ -332,6 +349,7 @@ def _solve(
             weights=source,
             strength=strength,
             rank=_rank(rank),
+            denoiser=denoiser,
             schedule=schedule.value,
             range=limits,
             seed=seed,

@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from . import store
+from . import framelet, store
 from .errors import BadOption, unknown_name
 from .nets.ffdnet import FFDNet
 
@@ -27,6 +27,9 @@ GreyDenoiser = Callable[[Tensor, Tensor], Tensor]
 """(images (image, row, col), sigma: one per image, or a map of the same shape) -> images."""
 
 Rank = int | Literal["auto"]
+
+Spec = str | Path | Denoiser | GreyDenoiser
+"""What a user may give: a name, a file with a trained network, or a callable."""
 
 
 def resolve(spec: str | Path | Denoiser) -> Denoiser:
@@ -45,6 +48,39 @@ def resolve(spec: str | Path | Denoiser) -> Denoiser:
     if isinstance(net, FFDNet):
         return eigen(net)
     return lambda x, sigma: net(x)  # SERT guesses the noise level by itself
+
+
+def resolve_grey(spec: str | Path | GreyDenoiser) -> GreyDenoiser:
+    """The denoiser of grey images in any units: "framelet", "gauss", a file, or a callable.
+
+    >>> resolve_grey("framelet")(torch.zeros(1, 8, 8), torch.tensor(0.1)).shape
+    torch.Size([1, 8, 8])
+    """
+    if callable(spec):
+        return spec
+    if str(spec) in GREY:
+        return GREY[str(spec)]
+    if Path(spec).suffix not in store.ENDINGS:
+        raise unknown_name("denoiser of grey images", str(spec), GREY)
+    net = store.load_denoiser(spec).net
+    if not isinstance(net, FFDNet):
+        raise BadOption(f"{spec} is a denoiser of cubes, and one of grey images is needed")
+    return in_unit(net)
+
+
+def trained(spec: str | Path | Denoiser | GreyDenoiser) -> tuple[int, str]:
+    """Number of parameters and SHA-256 of the network behind a denoiser; 0 and "" without one.
+
+    >>> trained("eigen")[0], trained("framelet")
+    (128644, (0, ''))
+    """
+    if callable(spec):
+        return 0, ""
+    shipped = str(spec) in ("eigen", "gauss")
+    if not shipped and Path(spec).suffix not in store.ENDINGS:
+        return 0, ""
+    stored = store.load_denoiser("gauss" if shipped else spec)
+    return sum(p.numel() for p in stored.net.parameters()), stored.sha256
 
 
 def registry() -> dict[str, Denoiser]:
@@ -73,6 +109,22 @@ def grey(images: Tensor, sigma: Tensor | float) -> Tensor:
     return out
 
 
+def in_unit(denoise: GreyDenoiser) -> GreyDenoiser:
+    """The same denoiser for images in any units: each is scaled to [0, 1], with its noise level."""
+
+    def restore(images: Tensor, sigma: Tensor) -> Tensor:
+        low, high = images.amin((1, 2), True), images.amax((1, 2), True)
+        scale = (high - low).clamp_min(1e-6)
+        level = sigma / (scale.flatten() if sigma.dim() == 1 else scale)
+        return low + scale * denoise((images - low) / scale, level)
+
+    return restore
+
+
+GREY: dict[str, GreyDenoiser] = {"framelet": framelet.denoise, "gauss": in_unit(grey)}
+"""Denoisers of grey images by name."""
+
+
 def eigen(denoise: GreyDenoiser = grey, rank: Rank = 4) -> Denoiser:
     """A denoiser of cubes from one of grey images.
 
@@ -95,10 +147,7 @@ def eigen(denoise: GreyDenoiser = grey, rank: Rank = 4) -> Denoiser:
         basis = components(x, rank, sigma)
         images = torch.tensordot(basis.T, x, 1)
         if sigma > 0:
-            low, high = images.amin((1, 2), True), images.amax((1, 2), True)
-            scale = (high - low).clamp_min(1e-6)
-            level = (sigma / scale).flatten()
-            images = low + scale * denoise((images - low) / scale, level)
+            images = in_unit(denoise)(images, images.new_full((len(images),), sigma))
         out: Tensor = torch.tensordot(basis, images, 1)
         return out
 

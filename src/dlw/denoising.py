@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from . import __version__, defaults, models, rivals
+from . import __version__, defaults, denoisers, models, rivals
 from .cube import BandRange, Cube, minmax_range, robust_range
 from .errors import BadOption, NothingToDenoise
 from .io import save_cube
@@ -183,6 +183,7 @@ def denoise(
     rank: int | Literal["auto"] | None = None,
     schedule: ScheduleName | Schedule = "paper",
     range: Range = "auto",
+    denoiser: denoisers.Spec | None = None,
     truth: Truth | None = None,
     seed: int | None = None,
     watch: Callable[[State], None] | None = None,
@@ -208,6 +209,9 @@ def denoise(
         schedule: "paper" runs the steps the networks are trained with, "converged" runs to a
             tolerance of 1e-5.
         range: how bands are scaled to [0, 1] (see :func:`unit_range`).
+        denoiser: of models that use one: of cubes for "pnp" and "pnp-hqs" ("eigen"), of grey
+            images for "fasthymix" ("framelet", "gauss"); or a file with a trained one, or a
+            callable (see :mod:`dlw.denoisers`).
         truth: the true noise, for ``weights="oracle"``.
         seed: recorded in the report; of the models only the deep image prior draws random numbers,
             and some rivals do.
@@ -229,21 +233,30 @@ def denoise(
         from .rivals.call import denoise_with_rival
 
         rivals.check_options(
-            model, weights=weights, strength=strength, schedule=schedule, rank=rank
+            model,
+            weights=weights,
+            strength=strength,
+            schedule=schedule,
+            rank=rank,
+            denoiser=denoiser,
         )
         known = rank if isinstance(rank, int) else None
-        return denoise_with_rival(cube, model, range=range, rank=known, seed=seed)
+        return denoise_with_rival(
+            cube, model, range=range, rank=known, seed=seed, denoiser=denoiser
+        )
     source = resolve(weights, truth)
     ready = prepare(cube, range)
     source = _on_bands(source, ready.use)
     original = wants_original(source)
-    models.find(model, original=original, rank=rank)
+    entry = models.find(model, original=original, rank=rank, denoiser=denoiser)
     t0 = time.perf_counter()
     w = source(ready.y, ready.valid)
     known = estimate_rank(ready.y, w) if rank == "auto" else rank
 
     def build(strength: float) -> Model:
-        return models.build(model, ready.y.shape, strength, original=original, rank=known)
+        return models.build(
+            model, ready.y.shape, strength, original=original, rank=known, denoiser=denoiser
+        )
 
     spent = {"weights": time.perf_counter() - t0, "solve": 0.0}
     choice: Choice | None = None
@@ -278,7 +291,8 @@ def denoise(
         rank=built.rank,
         strength=strength,
         weights=source.name,
-        networks=_networks(source),
+        networks=_networks(source)
+        | denoiser_network(denoiser or ("eigen" if entry.takes_denoiser else None)),
         schedule=asdict(plan),
         shape=cube.shape,
         bands_used=int(ready.use.sum()),
@@ -382,6 +396,12 @@ def _on_bands(source: Source, use: NDArray[np.bool_]) -> Source:
         cut = {k: np.broadcast_to(v, t.impulse.shape)[use] for k, v in vars(t).items()}
         return replace(source, truth=Truth(**cut))
     return source
+
+
+def denoiser_network(denoiser: denoisers.Spec | None) -> dict[str, str]:
+    """Name and SHA-256 of the network behind a denoiser, if there is one."""
+    sha256 = "" if denoiser is None else denoisers.trained(denoiser)[1]
+    return {str(denoiser): sha256} if sha256 else {}
 
 
 def _networks(source: Source) -> dict[str, str]:

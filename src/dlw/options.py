@@ -47,6 +47,14 @@ RankOption = Annotated[
         "--rank", metavar="N|auto", help="Rank, of models that have one; 'auto' estimates it."
     ),
 ]
+DenoiserOption = Annotated[
+    str | None,
+    typer.Option(
+        "--denoiser",
+        metavar="NAME|FILE",
+        help="Denoiser of pnp (eigen), or of fasthymix (framelet, gauss); a file with one.",
+    ),
+]
 AutoStrengthOption = Annotated[
     str,
     typer.Option(

@@ -29,6 +29,22 @@ def test_denoise(cube: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert not np.array_equal(np.load(out), np.load(cube))
 
 
+def test_denoisers_by_name(cube: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = {}
+    for name in ("framelet", "gauss"):
+        out = str(tmp_path / f"{name}.npy")
+        words = ["--model", "fasthymix", "--denoiser", name, "--json"]
+        assert run(["denoise", cube, out, *words]) == 0
+        assert list(json.loads(capsys.readouterr().out)["networks"]) == (
+            ["gauss"] * (name == "gauss")
+        )
+        found[name] = np.load(out)
+    assert not np.array_equal(found["framelet"], found["gauss"])
+    alone = ["--model", "pnp", "--weights", "original", "--denoiser", "eigen", "--json"]
+    assert run(["denoise", cube, str(tmp_path / "alone.npy"), *alone]) == 0
+    assert list(json.loads(capsys.readouterr().out)["networks"]) == ["eigen"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -41,6 +57,10 @@ def test_denoise(cube: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["denoise", "--model", "hsi-denet"], "dlw train-rival hsi-denet"),
         (["denoise", "--model", "nowhere.safetensors"], "nowhere.safetensors"),
         (["denoise", "--weights", "hsid-cnn"], "no weight source"),
+        (["denoise", "--model", "tv", "--denoiser", "eigen"], "no denoiser"),
+        (["denoise", "--model", "lrmr", "--denoiser", "gauss"], "no denoiser"),
+        (["denoise", "--model", "fasthymix", "--denoiser", "gaus"], "did you mean 'gauss'"),
+        (["denoise", "--model", "pnp", "--denoiser", "eigem"], "did you mean 'eigen'"),
     ],
 )
 def test_one_sentence(

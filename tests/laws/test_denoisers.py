@@ -181,3 +181,33 @@ def test_what_is_no_denoiser_is_refused(tmp_path: Path) -> None:
         denoisers.resolve(path)
     with pytest.raises(BadOption, match="rank"):
         denoisers.eigen(untouched, 0)
+
+
+@pytest.mark.parametrize("name", list(denoisers.GREY))
+def test_grey_denoisers_know_no_units(name: str) -> None:
+    random = torch.Generator().manual_seed(0)
+    x = torch.rand((2, 12, 13), generator=random)
+    sigma = 0.1 + 0.1 * torch.rand(x.shape, generator=random)
+    f = denoisers.resolve_grey(name)
+    want = 40 * f(x, sigma) - 7
+    torch.testing.assert_close(f(40 * x - 7, 40 * sigma), want, atol=1e-3, rtol=1e-3)
+    level = torch.tensor([0.1, 0.2])
+    flat = level[:, None, None].expand_as(x)
+    torch.testing.assert_close(f(x, level), f(x, flat), atol=1e-5, rtol=1e-4)
+    assert float((f(x, level) - x).abs().max()) > 1e-3
+
+
+def test_grey_denoisers_by_name_and_file(small: FFDNet, tmp_path: Path) -> None:
+    store.save(tmp_path / "small.safetensors", small, {"name": "small"})
+    x, level = torch.rand(2, 8, 8), torch.tensor([0.1, 0.2])
+    low, high = x.amin((1, 2), True), x.amax((1, 2), True)
+    want = low + (high - low) * small((x - low) / (high - low), level / (high - low).flatten())
+    got = denoisers.resolve_grey(tmp_path / "small.safetensors")(x, level)
+    torch.testing.assert_close(got, want)
+    count = sum(p.numel() for p in small.parameters())
+    assert denoisers.trained(tmp_path / "small.safetensors")[0] == count
+    store.save(tmp_path / "sert.safetensors", SERT(), {"name": "sert"})
+    with pytest.raises(BadOption, match="denoiser of cubes"):
+        denoisers.resolve_grey(tmp_path / "sert.safetensors")
+    with pytest.raises(BadOption, match="did you mean 'gauss'"):
+        denoisers.resolve_grey("gaus")

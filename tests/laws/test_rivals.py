@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dlw import scenes, store
+from dlw import framelet, scenes, store
 from dlw.bench import runner
 from dlw.bench.cases import Scene
 from dlw.bench.tables import Row, Table
@@ -19,7 +19,7 @@ from dlw.errors import BadFile, BadInput, BadModel, BadOption
 from dlw.nets.dlwnet import DLWnet3d
 from dlw.nets.hsidcnn import HSIDCNN
 from dlw.nets.hsidenet import HSIDeNet
-from dlw.rivals import find, framelet, is_rival, lrmr, nmog, registry, restore
+from dlw.rivals import find, is_rival, lrmr, nmog, registry, restore
 
 FORMULAS = ("lrmr", "nmog", "hyres", "fasthymix")
 SHIPPED = (

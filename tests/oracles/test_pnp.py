@@ -123,3 +123,16 @@ def test_denoise_with_the_shipped_denoiser(model: str) -> None:
     good, bad = (psnr(clean, r.cube.data) for r in (weighted, uniform))
     assert good > psnr(clean, noisy, clip=False) + 6
     assert good > bad + (3 if model == "pnp" else 1)
+
+
+def test_the_original_is_the_denoiser_alone() -> None:
+    seen: list[float] = []
+
+    def spy(x: Tensor, sigma: float) -> Tensor:
+        seen.append(sigma)
+        return 0.5 * x
+
+    y = torch.rand(3, 6, 5)
+    model = models.build("pnp", y.shape, 4.0, original=True, denoiser=spy)
+    torch.testing.assert_close(solve(Problem(model, y, torch.ones(1, 1, 1))).x, 0.5 * y)
+    assert seen == [pytest.approx(2 * 50 / 255)]

@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any
 
+from ..denoisers import Spec
 from ..errors import BadOption, unknown_name
 from ..solver import Model
 from . import ctv, dip, e3dtv, lrtfdfr, lrtv, nn, pnp, svtv, tv, tvs
@@ -31,7 +32,7 @@ class Entry:
         build: the weighted version.
         original: the published version, or None.
         summary: what it says about a clean image, in one line.
-        takes_rank: whether ``build`` has the keyword ``rank``.
+        takes_rank, takes_denoiser: whether ``build`` has the keyword ``rank``, ``denoiser``.
         bands: the only number of bands it is for, or None.
     """
 
@@ -40,6 +41,7 @@ class Entry:
     original: Build | None
     summary: str
     takes_rank: bool
+    takes_denoiser: bool
     bands: int | None
 
 
@@ -53,6 +55,7 @@ def _entry(name: str, given: Any) -> Entry:
         getattr(given, "original", None),
         ((build.__doc__ or "").strip().splitlines() or [""])[0],
         "rank" in inspect.signature(build).parameters,
+        "denoiser" in inspect.signature(build).parameters,
         getattr(given, "BANDS", None),
     )
 
@@ -88,19 +91,21 @@ def build(
     *,
     original: bool = False,
     rank: int | None = None,
+    denoiser: Spec | None = None,
 ) -> Model:
     """The model ``name`` for images of ``shape`` (..., band, row, col).
 
     Args:
         original: the published version with its own data term, to be used with w = 1.
         rank: for models that have one; None is the published value.
+        denoiser: for models that use one; None is the shipped one.
 
     >>> build("tv", (31, 64, 64)).schedule.steps
     20
     >>> build("lrtv", (31, 64, 64), original=True).fidelity.name
     'l1'
     """
-    entry = find(name, original=original, rank=rank)
+    entry = find(name, original=original, rank=rank, denoiser=denoiser)
     if not strength > 0:
         raise BadOption(f"strength must be positive (1 is the published setting), not {strength}")
     shape = tuple(shape[-3:])
@@ -108,14 +113,19 @@ def build(
         raise BadOption(f"the model '{name}' is for {entry.bands} bands, and there are {shape[0]}")
     make = entry.original if original else entry.build
     assert make is not None
-    if rank is None:
-        return make(shape, strength)
-    if rank > shape[0]:
+    if rank is not None and rank > shape[0]:
         raise BadOption(f"a rank of {rank} is more than the {shape[0]} bands there are")
-    return make(shape, strength, rank=rank)
+    chosen = {"rank": rank, "denoiser": denoiser}
+    return make(shape, strength, **{k: v for k, v in chosen.items() if v is not None})
 
 
-def find(name: str, *, original: bool = False, rank: int | str | None = None) -> Entry:
+def find(
+    name: str,
+    *,
+    original: bool = False,
+    rank: int | str | None = None,
+    denoiser: Spec | None = None,
+) -> Entry:
     """The entry of a model, after checking that it has what is asked for."""
     entries = registry()
     if name not in entries:
@@ -129,6 +139,9 @@ def find(name: str, *, original: bool = False, rank: int | str | None = None) ->
     if rank is not None and not entry.takes_rank:
         have = ", ".join(e.name for e in entries.values() if e.takes_rank)
         raise BadOption(f"the model '{name}' has no rank to choose (models that have: {have})")
+    if denoiser is not None and not entry.takes_denoiser:
+        have = ", ".join(e.name for e in entries.values() if e.takes_denoiser)
+        raise BadOption(f"the model '{name}' has no denoiser to choose (models that have: {have})")
     if isinstance(rank, str) and rank != "auto":
         raise BadOption(f"rank must be a whole number or 'auto', not '{rank}'")
     if isinstance(rank, int) and rank < 1:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 from ..denoisers import Denoiser, resolve
-from ..solver import Model, Schedule, Term
+from ..solver import Model, Problem, Schedule, Solution, State, Term, Watch
 
 SIGMA, MU = 50 / 255, 0.5
-Spec = str | Denoiser
+Spec = str | Path | Denoiser
 
 
 def build(
@@ -33,6 +34,20 @@ def build(
     )
 
 
-def build_hqs(shape: Sequence[int], strength: float = 1.0) -> Model:
+def original(shape: Sequence[int], strength: float = 1.0, denoiser: Spec = "eigen") -> Model:
+    """The denoiser alone, once, at the noise level it has in the loop: sqrt(strength) 50/255."""
+    denoise, sigma = resolve(denoiser), math.sqrt(strength) * SIGMA
+
+    def once(p: Problem, schedule: Schedule, watch: Watch | None) -> Solution:
+        x = denoise(p.measured, sigma)
+        state = State(x, (), (), (), (), schedule.mu, 1)
+        if watch is not None:
+            watch(state)
+        return Solution(x, state, (), True)
+
+    return Model(terms=(), schedule=Schedule(steps=1, mu=MU), method=once)
+
+
+def build_hqs(shape: Sequence[int], strength: float = 1.0, denoiser: Spec = "eigen") -> Model:
     """The same by half-quadratic splitting: no multipliers, slower and safer than ADMM."""
-    return build(shape, strength, multipliers=False)
+    return build(shape, strength, denoiser, multipliers=False)

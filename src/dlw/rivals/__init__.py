@@ -7,6 +7,7 @@ network file: ``--model run/hsi-denet.safetensors``.
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from .. import store
+from ..denoisers import Spec, resolve_grey
 from ..errors import BadInput, BadOption, unknown_name
 from . import fasthymix, hyres, lrmr, nmog
 
@@ -34,6 +36,11 @@ class Entry:
     summary: str
     parameters: int = 0
     sha256: str = ""
+
+    @property
+    def takes_denoiser(self) -> bool:
+        """Whether ``run`` has the keyword ``denoiser``."""
+        return "denoiser" in inspect.signature(self.run).parameters
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,14 @@ def find(model: str) -> Entry:
     return Entry(model, _Network(model), summary, count, stored.sha256)
 
 
-def restore(model: str, y: Tensor, *, rank: int | None = None, seed: int = 0) -> Tensor:
+def restore(
+    model: str,
+    y: Tensor,
+    *,
+    rank: int | None = None,
+    seed: int = 0,
+    denoiser: Spec | None = None,
+) -> Tensor:
     """Run a rival on an image (band, row, col) with bands in [0, 1].
 
     >>> y = torch.rand(4, 9, 8, generator=torch.Generator().manual_seed(0))
@@ -110,11 +124,30 @@ def restore(model: str, y: Tensor, *, rank: int | None = None, seed: int = 0) ->
         raise BadInput(f"a rival wants an image (band, row, col), not shape {tuple(y.shape)}")
     if rank is not None and not 1 <= rank <= y.shape[0]:
         raise BadOption(f"rank must lie between 1 and the {y.shape[0]} bands, not {rank}")
-    return find(model).run(y, rank=rank, seed=seed)
+    entry = find(model)
+    if denoiser is None:
+        return entry.run(y, rank=rank, seed=seed)
+    check_denoiser(entry)
+    run: Any = entry.run
+    out: Tensor = run(y, rank=rank, seed=seed, denoiser=denoiser)
+    return out
+
+
+def check_denoiser(entry: Entry) -> None:
+    """Refuse a denoiser for a rival that has none."""
+    if not entry.takes_denoiser:
+        have = ", ".join(e.name for e in registry().values() if e.takes_denoiser)
+        raise BadOption(f"the model '{entry.name}' has no denoiser to choose (it has: {have})")
 
 
 def check_options(
-    model: str, *, weights: Any, strength: Any, schedule: Any = "paper", rank: Any = None
+    model: str,
+    *,
+    weights: Any,
+    strength: Any,
+    schedule: Any = "paper",
+    rank: Any = None,
+    denoiser: Any = None,
 ) -> None:
     """Refuse what a rival has no use for, rather than ignore it."""
     from ..weighting import DEFAULT
@@ -127,3 +160,7 @@ def check_options(
         raise BadOption(f"the model '{model}' has no schedule to choose; leave it out")
     if isinstance(rank, str):
         raise BadOption(f"the model '{model}' takes a whole number as rank, not '{rank}'")
+    if denoiser is not None:
+        check_denoiser(find(model))
+        if not callable(denoiser):
+            resolve_grey(denoiser)

@@ -9,19 +9,26 @@ import torch
 
 from .. import __version__
 from ..cube import Cube
-from ..denoising import Range, Report, Result, _put_back, prepare
+from ..denoisers import Spec
+from ..denoising import Range, Report, Result, _put_back, denoiser_network, prepare
 from . import find, restore
 
 
 def denoise_with_rival(
-    cube: Cube, model: str, *, range: Range, rank: int | None = None, seed: int | None = None
+    cube: Cube,
+    model: str,
+    *,
+    range: Range,
+    rank: int | None = None,
+    seed: int | None = None,
+    denoiser: Spec | None = None,
 ) -> Result:
     """Scale, restore, undo the scaling. The weight map is 1 on every voxel that was used."""
     begin = time.perf_counter()
     ready = prepare(cube, range)
     entry = find(model)
     before = time.perf_counter()
-    x = restore(model, ready.y, rank=rank, seed=seed or 0)
+    x = restore(model, ready.y, rank=rank, seed=seed or 0, denoiser=denoiser)
     solve = time.perf_counter() - before
     restored = _put_back(cube, ready, x)
     used = cube.valid & ready.use[:, None, None]
@@ -31,7 +38,7 @@ def denoise_with_rival(
         rank=rank,
         strength=1.0,
         weights="none",
-        networks={model: entry.sha256} if entry.sha256 else {},
+        networks=({model: entry.sha256} if entry.sha256 else {}) | denoiser_network(denoiser),
         schedule={},
         shape=cube.shape,
         bands_used=int(ready.use.sum()),

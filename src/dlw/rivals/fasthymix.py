@@ -7,16 +7,13 @@ is in docs/decisions.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from . import framelet
+from ..denoisers import GreyDenoiser, resolve_grey
 from .regression import positive, regression_residual
-
-Denoiser = Callable[[Tensor, Tensor], Tensor]
-"""(images (n, row, col), standard deviation of their noise (n, row, col)) -> images."""
 
 COMPONENTS, ROUNDS = 3, 60
 OUTLIER = 3.0
@@ -28,7 +25,11 @@ CHUNK = 1 << 16
 
 
 def run(
-    y: Tensor, *, rank: int | None = None, seed: int = 0, denoiser: Denoiser | None = None
+    y: Tensor,
+    *,
+    rank: int | None = None,
+    seed: int = 0,
+    denoiser: str | Path | GreyDenoiser = "framelet",
 ) -> Tensor:
     """FastHyMix: outliers are masked, each pixel is fitted in a subspace, its eigenimages are denoised.
 
@@ -41,7 +42,9 @@ def run(
         y: noisy image (band, row, col), bands in [0, 1].
         rank: dimension of the subspace; None: 8, or 4 for fewer than 64 bands.
         seed: not used, no random number is drawn.
-        denoiser: of the eigenimages; None: local Wiener shrinkage (the published one is FFDNet).
+        denoiser: of the eigenimages, with a map of their noise level: "framelet" (local Wiener
+            shrinkage), "gauss" (the shipped network; the published one is FFDNet), a file or a
+            callable.
     """
     bands, rows, cols = y.shape
     data = y.reshape(bands, -1).double()
@@ -50,7 +53,7 @@ def run(
     r = min(rank if rank is not None else (8 if bands >= 64 else 4), bands)
     basis = masked_subspace(white, mask, r)
     z, spread = _fit(white, mask, basis)
-    clean = denoiser or framelet.denoise
+    clean = resolve_grey(denoiser)
     images = clean(z.view(r, rows, cols).to(y.dtype), spread.sqrt().view(r, rows, cols).to(y.dtype))
     x = std * (basis @ images.reshape(r, -1).double())
     return x.view(bands, rows, cols).to(y.dtype)
