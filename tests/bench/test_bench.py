@@ -10,7 +10,7 @@ import pytest
 
 from dlw import scenes
 from dlw.bench import report, runner
-from dlw.bench.cases import Case, Scene, centre, load_scenes
+from dlw.bench.cases import Case, Files, Scene, centre, load_scenes
 from dlw.bench.command import pick
 from dlw.bench.figures import figures, panels
 from dlw.bench.tables import REFERENCE, SIMPLE, TABLES, Row
@@ -39,18 +39,18 @@ def test_a_run_resumes_and_repeats_nothing(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "r.jsonl"
-    cases = runner.plan(TABLE, [scene], range(1), {})
+    cases = runner.plan(TABLE, [scene], range(1))
     assert len(cases) == 2 * (1 + 3 * len(TABLE.rows))
     first = runner.run(cases[:7], [scene], path)
     path.write_text(path.read_text() + '{"key": "cut off')
     everything = runner.run(cases, [scene], path)
     assert everything[:7] == first
-    monkeypatch.setattr(runner, "run_group", lambda group: pytest.fail("a case was run again"))
+    monkeypatch.setattr(runner, "each", lambda group: pytest.fail("a case was run again"))
     assert runner.run(cases, [scene], path) == everything
 
 
 def test_records_are_true(scene: Scene, tmp_path: Path) -> None:
-    cases = runner.plan(replace(TABLE, noise=(1,)), [scene], range(1), {})
+    cases = runner.plan(replace(TABLE, noise=(1,)), [scene], range(1))
     records = {(report.label(r), r["model"]): r for r in runner.run(cases, [scene], tmp_path / "r")}
     noisy = runner.make_noisy(scene, 1, 0)
     assert records["noisy", "noisy"]["psnr"] == pytest.approx(psnr(scene.data, noisy.y, clip=False))
@@ -61,7 +61,7 @@ def test_records_are_true(scene: Scene, tmp_path: Path) -> None:
 
 
 def test_two_processes_give_the_same_figures(scene: Scene, tmp_path: Path) -> None:
-    cases = runner.plan(replace(TABLE, rows=(Row("uniform"),)), [scene], range(1), {})
+    cases = runner.plan(replace(TABLE, rows=(Row("uniform"),)), [scene], range(1))
     one = runner.run(cases, [scene], tmp_path / "one")
     two = runner.run(cases, [scene], tmp_path / "two", workers=2)
     for a, b in zip(one, two, strict=True):
@@ -71,14 +71,14 @@ def test_two_processes_give_the_same_figures(scene: Scene, tmp_path: Path) -> No
 
 def test_a_case_that_cannot_run_says_why(scene: Scene, tmp_path: Path) -> None:
     table = replace(TABLE, noise=(1,), rows=(Row("uniform"), Row("no-such-network")))
-    records = runner.run(runner.plan(table, [scene], range(1), {}), [scene], tmp_path / "r")
+    records = runner.run(runner.plan(table, [scene], range(1)), [scene], tmp_path / "r")
     skipped = [r for r in records if "skipped" in r]
     assert len(skipped) == 3
     assert "no-such-network" in report.markdown(table, records)
 
 
 def test_reports(scene: Scene, tmp_path: Path) -> None:
-    records = runner.run(runner.plan(TABLE, [scene], range(1), {}), [scene], tmp_path / "r")
+    records = runner.run(runner.plan(TABLE, [scene], range(1)), [scene], tmp_path / "r")
     pages = report.write(TABLE, records, tmp_path, {"a < b": b"png"})
     text, rows, page = (p.read_text() for p in pages[:3])
     assert pages[3].read_bytes() == b"png"
@@ -99,10 +99,10 @@ def test_reference_rows_follow_ours(scene: Scene, tmp_path: Path, shared: Path) 
     name = REFERENCE + "N"
     table = replace(TABLE, noise=(1,), rows=(Row("uniform"), Row("N")), models=("nn",))
     records = runner.run(
-        runner.plan(table, [scene], range(1), {name: found[name]}),
+        runner.plan(table, [scene], range(1), Files({name: found[name]})),
         [scene],
         tmp_path / "r",
-        reference=found,
+        files=Files(found),
     )
     db = report.means(records)
     assert db[name, "nn", 1] > db["uniform", "nn", 1]
@@ -134,7 +134,7 @@ def test_tables() -> None:
 
 def test_rows_that_name_their_model(scene: Scene, tmp_path: Path) -> None:
     table = replace(TABLE, models=(), rows=(Row("uniform", model="tv"), Row("robust", model="nn")))
-    records = runner.run(runner.plan(table, [scene], range(1), {}), [scene], tmp_path / "r")
+    records = runner.run(runner.plan(table, [scene], range(1)), [scene], tmp_path / "r")
     assert len(records) == 2 * (1 + 2)
     text = report.markdown(table, records)
     value = report.means(records)["robust", "nn", 5]

@@ -265,7 +265,7 @@ def test_the_benchmark_runs_rivals(tmp_path: Path) -> None:
     low, high = data.min((1, 2), keepdims=True), data.max((1, 2), keepdims=True)
     scene = Scene("a", (data - low) / (high - low))
     table = Table("t", "t", ("tv", "hyres", "hsi-denet"), (Row("uniform"), Row("robust")), (1,))
-    cases = runner.plan(table, [scene], range(1), {})
+    cases = runner.plan(table, [scene], range(1))
     assert [(c.model, c.weights) for c in cases] == [
         ("noisy", ""),
         ("tv", "uniform"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,6 +33,21 @@ class Scene:
 
 
 @dataclass(frozen=True)
+class Files:
+    """What a user brings to a benchmark.
+
+    Attributes:
+        reference: checkpoints released with the paper, by the names of their rows.
+        rivals: files of rival networks that are not shipped, by the names of their architectures.
+        denoiser: name or file of the denoiser of plug and play; None: the shipped one.
+    """
+
+    reference: Mapping[str, Path] = field(default_factory=dict)
+    rivals: Mapping[str, Path] = field(default_factory=dict)
+    denoiser: str | None = None
+
+
+@dataclass(frozen=True)
 class Case:
     """One number of a table.
 
@@ -39,7 +55,7 @@ class Case:
         scene: name of the scene and hash of its values.
         noise: noise case 1 to 5, ``seed`` its random stream.
         model: registered model, or "noisy" for the input itself.
-        weights: name of the weight source; ``source`` is the hash of the network behind it.
+        weights: name of the weight source; ``source`` is the hash of the networks that are used.
         strength: factor on the regulariser, or "best": the best of a grid, found on the clean cube.
     """
 

@@ -59,12 +59,20 @@ def bench(
     reference: Annotated[
         Path | None, typer.Option(help="folder with the authors' checkpoints")
     ] = None,
+    networks: Annotated[
+        Path | None, typer.Option(help="rivals: folder with networks of 'dlw train-rival'")
+    ] = None,
+    denoiser: Annotated[
+        str | None, typer.Option(help="pnp, rivals: denoiser of plug and play, a name or a file")
+    ] = None,
     crop: Annotated[int, typer.Option(help="side of the central crop; 0: whole scenes")] = 128,
     bands: Annotated[int, typer.Option(help="first good bands only; 0: all")] = 0,
     scenes: Annotated[str, typer.Option(help="names of scenes, separated by commas")] = "",
     cases: Annotated[str, typer.Option(help="noise cases, separated by commas")] = "",
     models: Annotated[str, typer.Option(help="models in place of the table's, with commas")] = "",
-    seeds: Annotated[int, typer.Option(min=1, help="noise draws per scene and case")] = 3,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="noise draws per scene and case; 3 for a table")
+    ] = None,
     records_of: Annotated[
         Path | None,
         typer.Option("--records", help="theory: records of 'dlw bench simple' (.jsonl)"),
@@ -85,26 +93,30 @@ def bench(
         raise BadOption(f"the table '{table}' needs clean scenes: add --data FOLDER")
     # Imported here, because torch takes seconds and ``dlw --help`` should not.
     from . import figures, report, runner
-    from .cases import load_scenes
+    from .cases import Files, load_scenes
 
     found, left_out = load_scenes(
         data, crop=crop or None, bands=bands or None, only=only, colour=chosen.colour
     )
     for name, why in left_out.items():
         typer.echo(f"left out {name}: {why}", err=True)
-    networks = runner.reference_networks(reference) if reference else {}
-    work = runner.plan(chosen, found, range(seeds), networks)
+    files = Files(
+        runner.reference_networks(reference) if reference else {},
+        runner.rival_networks(networks) if networks else {},
+        denoiser,
+    )
+    work = runner.plan(chosen, found, range(seeds or 3), files)
     records = runner.run(
         work,
         found,
         out / f"{chosen.name}.jsonl",
-        reference=networks,
+        files=files,
         workers=workers,
         report=None
         if quiet
         else lambda done, total: typer.echo(f"{done} of {total} cases", err=True),
     )
-    shown = figures.figures(chosen, found[-1]) if pictures else {}
+    shown = figures.figures(chosen, found[-1], files=files) if pictures else {}
     paths = report.write(chosen, records, out, shown)
     typer.echo("\n".join(report.headlines(chosen, report.means(records))[2:]))
     typer.echo("written: " + ", ".join(map(str, paths)))
@@ -120,7 +132,15 @@ def pick(name: str, cases: str = "", models: str = "") -> Table:
         from ..models import find
 
         wanted = tuple(m.strip() for m in models.split(","))
-        table = replace(table, models=tuple(find(m).name for m in wanted))
+        if table.models:
+            table = replace(table, models=tuple(find(m).name for m in wanted))
+        else:
+            known = {r.model or "" for r in table.rows}
+            for m in wanted:
+                if m not in known:
+                    raise unknown_name(f"model of the table '{name}'", m, known)
+            rows = tuple(r for r in table.rows if r.model in wanted)
+            table = replace(table, rows=rows, panel=tuple(r for r in table.panel if r in rows))
     if not cases:
         return table
     numbers = cases.split(",")

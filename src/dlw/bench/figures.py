@@ -10,23 +10,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import picture
-from ..denoising import denoise
 from ..errors import DlwError, MissingDependency
 from ..metrics import psnr
-from .cases import Scene
-from .runner import make_noisy
+from .cases import Case, Files, Scene
+from .runner import NOTHING, Restorer, make_noisy
 from .tables import Table
 
 Panel = tuple[str, NDArray[Any]]
 """A caption and an RGB image."""
 
 
-def figures(table: Table, scene: Scene, seed: int = 0) -> dict[str, bytes]:
+WIDEST = 6
+"""Panels in a line of a table whose rows name their models."""
+
+
+def figures(table: Table, scene: Scene, seed: int = 0, files: Files = NOTHING) -> dict[str, bytes]:
     """One PNG per noise case, by file name: a line of panels for every model."""
-    return {f"{table.name}-case{n}.png": sheet(panels(table, scene, n, seed)) for n in table.noise}
+    return {
+        f"{table.name}-case{n}.png": sheet(panels(table, scene, n, seed, files))
+        for n in table.noise
+    }
 
 
-def panels(table: Table, scene: Scene, number: int, seed: int = 0) -> list[list[Panel]]:
+def panels(
+    table: Table, scene: Scene, number: int, seed: int = 0, files: Files = NOTHING
+) -> list[list[Panel]]:
     """Lines of panels: clean, noisy, then every row of ``table.panel``; one line per model."""
     noisy = make_noisy(scene, number, seed)
     shown = picture.colour_bands(scene.data)
@@ -39,18 +47,19 @@ def panels(table: Table, scene: Scene, number: int, seed: int = 0) -> list[list[
         panel("clean", scene.data),
         panel(f"noisy, {psnr(scene.data, noisy.y):.1f} dB", noisy.y),
     ]
+    restore = Restorer(scene, noisy, files)
     lines: dict[str, list[Panel]] = {}
     for row, model in table.cells(table.panel):
         line = lines.setdefault(model if table.models else "", list(first))
         try:
-            result = denoise(
-                noisy.y, model=model, weights=row.weights, range=(0.0, 1.0), truth=noisy.truth
-            )
+            x, _ = restore(Case(scene.name, "", number, seed, model, row.weights))
         except DlwError:
             continue  # the report says what cannot be run, and why
-        value = psnr(scene.data, result.cube.data)
-        line.append(panel(f"{model}, {row.label}: {value:.1f} dB", result.cube.data))
-    return list(lines.values())
+        name = f"{model}, {table.name_of(row)}" if table.models else table.name_of(row)
+        line.append(panel(f"{name}: {psnr(scene.data, x.numpy()):.1f} dB", x.numpy()))
+    if table.models:
+        return list(lines.values())
+    return [line[i : i + WIDEST] for line in lines.values() for i in range(0, len(line), WIDEST)]
 
 
 def sheet(lines: Sequence[Sequence[Panel]]) -> bytes:

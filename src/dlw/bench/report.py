@@ -6,10 +6,11 @@ import csv
 import html
 import io
 import math
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +57,12 @@ def own_targets(network: str) -> tuple[str, ...]:
 
 
 def with_reference(table: Table, records: Records) -> list[Row]:
-    """Rows in the order of the table, each followed by the reference network of the same name."""
-    present = {label(r) for r in records}
+    """Rows with figures in the order of the table, each followed by the reference network of the name."""
+    present = {(label(r), r["model"]) for r in records if "skipped" not in r}
     order: list[Row] = []
     for row in table.rows:
         order += [row, replace(row, weights=REFERENCE + row.weights)]
-    return [row for row in order if row.label in present]
+    return [row for row in order if any((row.label, m) in present for _, m in table.cells([row]))]
 
 
 def markdown(table: Table, records: Records, pictures: Iterable[str] = ()) -> str:
@@ -73,60 +74,130 @@ def markdown(table: Table, records: Records, pictures: Iterable[str] = ()) -> st
     lines += [
         f"PSNR in dB, mean over {len(scenes)} scenes ({', '.join(scenes)}) and {draws}; "
         "SSIM with an 11x11 Gaussian window and data range 1; seconds of the solver and, after the "
-        "plus sign, of the weights, one thread each. In brackets: the paper's figure.",
+        "plus sign, of the weights, one thread each. The best of a column is bold, the second best in "
+        "italics" + ("; in brackets: the paper's figure." if table.paper else "."),
         "",
     ]
     if table.notes:
         lines += [table.notes, ""]
     rows = with_reference(table, records)
     for model in table.models:
-        mine = [(r.label, r, model) for r in rows if r.model in (None, model)]
-        lines += [f"## {model}", "", *_part(table, records, mine), *settings(model, records), ""]
+        mine = [(table.name_of(r), r, model) for r in rows if r.model in (None, model)]
+        lines += [f"## {model}", ""]
+        for figure in table.figures:
+            lines += [*_part(table, records, mine, figure), ""]
+        lines += [*settings(model, records), ""]
     if not table.models:
-        lines += [*_part(table, records, [(r.method, r, r.model or "") for r in rows]), ""]
+        every = [(table.name_of(r), r, r.model or "") for r in rows]
+        for figure in table.figures:
+            title = [f"## {FIGURES[figure].title}", ""] if len(table.figures) > 1 else []
+            lines += [*title, *_part(table, records, every, figure), ""]
     lines += headlines(table, means(records))
     lines += ["", *[f"![{Path(name).stem}]({name})" for name in pictures]]
     skipped = [r for r in records if "skipped" in r]
     if skipped:
         lines += ["", "## Not run", ""]
-        reasons = sorted({f"{label(r)} with {r['model']}: {r['skipped']}" for r in skipped})
+        reasons = sorted(
+            {
+                f"{Row(r['weights'], r['strength'], r['model']).method}: {r['skipped']}"
+                for r in skipped
+            }
+        )
         lines += [f"- {reason}" for reason in reasons]
-    return "\n".join(lines).rstrip("\n") + "\n"
+    text = "\n".join(lines).rstrip("\n") + "\n"
+    return re.sub("\n{3,}", "\n\n", text)
 
 
-def _part(table: Table, records: Records, rows: Sequence[tuple[str, Row, str]]) -> list[str]:
-    """A table of (name, row, model) lines."""
-    db, ssim = means(records), means(records, "ssim")
-    solver, weights = means(records, "seconds"), means(records, "seconds_weights")
+@dataclass(frozen=True)
+class Figure:
+    """A figure of merit: its title, the decimals that are printed, and which end is better."""
+
+    title: str
+    decimals: int
+    larger: bool = True
+
+
+FIGURES = {
+    "psnr": Figure("PSNR in dB", 2),
+    "ssim": Figure("SSIM", 3),
+    "sam": Figure("SAM in degrees", 2, larger=False),
+}
+
+
+def _part(
+    table: Table, records: Records, rows: Sequence[tuple[str, Row, str]], figure: str = "psnr"
+) -> list[str]:
+    """A table of (name, row, model) lines; the best of a case is bold, the second best in italics."""
+    kind, first = FIGURES[figure], figure == table.figures[0]
+    value = means(records, figure)
+    extras = _Extras(table, records) if first else None
     lines = [
-        "| method | " + " | ".join(f"case {n}" for n in table.noise) + " | mean | SSIM | seconds |",
-        "|---|" + "---:|" * (len(table.noise) + 3),
+        "| method | "
+        + " | ".join([*[f"case {n}" for n in table.noise], "mean"])
+        + (extras.head if extras else "")
+        + " |",
+        "|---|" + "---:|" * (len(table.noise) + 1 + (extras.columns if extras else 0)),
     ]
-    noisy = [db.get(("noisy", "noisy", n), float("nan")) for n in table.noise]
-    lines.append(
-        "| noisy | "
-        + " | ".join(f"{v:.2f}" for v in noisy)
-        + f" | {statistics.fmean(noisy):.2f} | | |"
-    )
-    best = {
-        n: max((db.get((r.label, m, n), 0.0) for _, r, m in rows), default=0.0) for n in table.noise
-    }
+    noisy = [value.get(("noisy", "noisy", n), float("nan")) for n in table.noise]
+    cells = [f"{v:.{kind.decimals}f}" for v in (*noisy, statistics.fmean(noisy))]
+    blank = " |" * extras.columns if extras else ""
+    lines.append("| noisy | " + " | ".join(cells) + " |" + blank)
+    columns = [(n,) for n in table.noise] + [table.noise]
+    places = [_places(value, rows, c, kind) for c in columns]
     for name, row, model in rows:
         cells = []
-        for n in table.noise:
-            value = db.get((row.label, model, n))
-            text = "-" if value is None else f"{value:.2f}"
-            text = f"**{text}**" if value is not None and value == best[n] else text
-            paper = table.paper.get((row.label, model, n))
-            cells.append(text if paper is None else f"{text} ({paper:.2f})")
-        spent = [overall(s, row.label, [model], table.noise) for s in (solver, weights)]
-        tail = [
-            f"{overall(db, row.label, [model], table.noise):.2f}",
-            f"{overall(ssim, row.label, [model], table.noise):.3f}",
-            f"{spent[0]:.2f}" + (f" + {spent[1]:.2f}" if spent[1] >= 0.005 else ""),
-        ]
-        lines.append(f"| {name} | " + " | ".join([*cells, *tail]) + " |")
+        for noise, place in zip(columns, places, strict=True):
+            known = overall(value, row.label, [model], noise)
+            text = "-" if math.isnan(known) else f"{known:.{kind.decimals}f}"
+            mark = place.get((row.label, model), "")
+            paper = table.paper.get((row.label, model, noise[0])) if len(noise) == 1 else None
+            shown = f"{mark}{text}{mark}"
+            cells.append(shown if paper is None or not first else f"{shown} ({paper:.2f})")
+        more = extras.of(row, model) if extras else []
+        lines.append(f"| {name} | " + " | ".join([*cells, *more]) + " |")
     return lines
+
+
+def _places(
+    value: Mapping[Cell, float],
+    rows: Sequence[tuple[str, Row, str]],
+    noise: tuple[int, ...],
+    kind: Figure,
+) -> dict[tuple[str, str], str]:
+    """Marks of the best and the second best (row label, model) of some noise cases."""
+    found = {(r.label, m): overall(value, r.label, [m], noise) for _, r, m in rows}
+    known = {c: v for c, v in found.items() if not math.isnan(v)}
+    order = sorted(known, key=lambda c: -known[c] if kind.larger else known[c])
+    return dict(zip(order, ("**", "*"), strict=False)) if len(order) > 1 else {}
+
+
+class _Extras:
+    """The columns after the first figure: SSIM where it has no part of its own, seconds, parameters."""
+
+    def __init__(self, table: Table, records: Records) -> None:
+        self.table = table
+        self.ssim = None if "ssim" in table.figures else means(records, "ssim")
+        self.seconds = means(records, "seconds")
+        self.weights = means(records, "seconds_weights")
+        self.parameters = means(records, "parameters") if not table.models else None
+        titles = [
+            *(["SSIM"] if self.ssim is not None else []),
+            "seconds",
+            *(["parameters"] if self.parameters is not None else []),
+        ]
+        self.head = "".join(f" | {t}" for t in titles)
+        self.columns = len(titles)
+
+    def of(self, row: Row, model: str) -> list[str]:
+        def mean(value: Mapping[Cell, float]) -> float:
+            return overall(value, row.label, [model], self.table.noise)
+
+        spent = [mean(self.seconds), mean(self.weights)]
+        found = [] if self.ssim is None else [f"{mean(self.ssim):.3f}"]
+        found.append(f"{spent[0]:.2f}" + (f" + {spent[1]:.2f}" if spent[1] >= 0.005 else ""))
+        if self.parameters is not None:
+            found.append(f"{mean(self.parameters):,.0f}".replace(",", " "))
+        return found
 
 
 def settings(model: str, records: Records) -> list[str]:
@@ -177,13 +248,9 @@ def headlines(table: Table, db: Mapping[Cell, float]) -> list[str]:
 def _gains(table: Table, db: Mapping[Cell, float], main: str) -> list[str]:
     """The main network over the methods without it, by model and in the mean."""
     lines = []
-    others = (
-        (ORIGINAL, table.noise),
-        (f"{ORIGINAL}, best strength", table.noise),
-        ("uniform", table.noise),
-        ("oracle, best strength", (1, 5)),
-    )
-    for other, noise in others:
+    whole = [(o, table.noise) for o in (ORIGINAL, f"{ORIGINAL}, best strength", "uniform")]
+    parts = [(o, (n,)) for n in table.single if n in table.noise for o, _ in whole]
+    for other, noise in (*whole, *parts, ("oracle, best strength", (1, 5))):
         gains = {}
         for model in table.models:
             gain = overall(db, main, [model], noise) - overall(db, other, [model], noise)
@@ -191,9 +258,10 @@ def _gains(table: Table, db: Mapping[Cell, float], main: str) -> list[str]:
                 gains[model] = gain
         if gains:
             each = ", ".join(f"{m} {g:+.2f}" for m, g in gains.items())
-            cases = ", ".join(map(str, noise))
+            cases = f"cases {', '.join(map(str, noise))}" if len(noise) > 1 else f"case {noise[0]}"
             mean = statistics.fmean(gains.values())
-            lines.append(f"- {main} over {other}, cases {cases}: {mean:+.2f} dB ({each})")
+            whom = table.names.get(other, other)
+            lines.append(f"- {main} over {whom}, {cases}: {mean:+.2f} dB ({each})")
     everything = overall(db, main, table.models, table.noise)
     return [*lines, f"- {main}, mean over targets and cases: {everything:.2f} dB"]
 
@@ -203,7 +271,7 @@ def _ranking(table: Table, db: Mapping[Cell, float]) -> list[str]:
     rows = [r for r in table.rows if r.model]
     lines = []
     for name, noise in [*[(f"case {n}", (n,)) for n in table.noise], ("mean", table.noise)]:
-        score = {r.method: overall(db, r.label, [r.model or ""], noise) for r in rows}
+        score = {table.name_of(r): overall(db, r.label, [r.model or ""], noise) for r in rows}
         score = {m: v for m, v in score.items() if not math.isnan(v)}
         first = sorted(score, key=lambda m: -score[m])[:2]
         lines.append(f"- {name}: " + ", then ".join(f"{m} {score[m]:.2f} dB" for m in first))
@@ -267,8 +335,9 @@ def _html_row(line: str, head: bool) -> str:
     cells = []
     for cell in line.strip("|").split("|"):
         text = html.escape(cell.strip())
-        if "**" in text:
-            text = text.replace("**", "<b>", 1).replace("**", "</b>", 1)
+        for mark, name in (("**", "b"), ("*", "i")):
+            if text.count(mark) == 2:
+                text = text.replace(mark, f"<{name}>", 1).replace(mark, f"</{name}>", 1)
         cells.append(f"<{tag}>{text}</{tag}>")
     return ("<table>" if head else "") + f"<tr>{''.join(cells)}</tr>"
 

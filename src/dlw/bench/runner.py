@@ -6,9 +6,9 @@ import hashlib
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -16,17 +16,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import __version__, models, noise, rivals, store
+from .. import __version__, denoisers, models, noise, rivals, store
 from ..errors import BadFile, DlwError
 from ..metrics import psnr, scores
 from ..noise import Noisy
 from ..solver import Model, Problem, solve
 from ..weighting import Net, Source, resolve, wants_original
-from .cases import Case, Scene
+from . import parameters
+from .cases import Case, Files, Scene
 from .tables import REFERENCE, Row, Table
 
 GRID = tuple(2.0**k for k in range(-3, 7))
 """Strengths that "best" chooses from."""
+
+NOTHING = Files()
 
 
 def reference_networks(folder: str | Path) -> dict[str, Path]:
@@ -46,18 +49,27 @@ def reference_networks(folder: str | Path) -> dict[str, Path]:
     return found
 
 
+def rival_networks(folder: str | Path) -> dict[str, Path]:
+    """Files <architecture>.safetensors of rival networks, by architecture."""
+    found = {n: Path(folder) / f"{n}.safetensors" for n in store.RIVALS}
+    found = {n: path for n, path in found.items() if path.is_file()}
+    if not found:
+        wanted = " or ".join(f"{n}.safetensors" for n in store.RIVALS)
+        raise BadFile(f"there is no network {wanted} in {folder}")
+    return found
+
+
 def plan(
-    table: Table, scenes: Iterable[Scene], seeds: Iterable[int], reference: Mapping[str, Path]
+    table: Table, scenes: Iterable[Scene], seeds: Iterable[int], files: Files = NOTHING
 ) -> list[Case]:
-    """Every case of a table; rows of the reference networks follow ours of the same name."""
-    ours = {r.weights for r in table.rows}
-    extra = [Row(name) for name in reference if name.removeprefix(REFERENCE) in ours]
-    rows = list(table.rows) + (extra if table.models else [])
+    """Every case of a table; rows of the reference networks follow ours."""
+    extra = [replace(r, weights=REFERENCE + r.weights) for r in table.rows]
+    rows = [*table.rows, *[r for r in extra if r.weights in files.reference]]
     # A rival takes no weights, so it is run once whatever the rows are.
     cells = list(
         dict.fromkeys((Row("") if rivals.is_rival(m) else r, m) for r, m in table.cells(rows))
     )
-    hashes = {r.weights: _hash(r.weights, reference) for r in rows}
+    hashes = {(r, m): _hash(r.weights, m, files) for r, m in cells}
     seeds = tuple(seeds)
     cases = []
     for scene in scenes:
@@ -71,7 +83,7 @@ def plan(
                         *where,
                         model=m,
                         weights=r.weights,
-                        source=_rival_hash(m) if rivals.is_rival(m) else hashes[r.weights],
+                        source=hashes[r, m],
                         strength=r.strength,
                     )
                     for r, m in cells
@@ -79,19 +91,21 @@ def plan(
     return cases
 
 
-def _rival_hash(model: str) -> str:
-    try:
-        return rivals.find(model).sha256[:16]
-    except DlwError:  # the case itself will say why
-        return ""
-
-
-def _hash(weights: str, reference: Mapping[str, Path]) -> str:
-    if weights in reference:
-        return hashlib.sha256(reference[weights].read_bytes()).hexdigest()[:16]
-    if weights in store.names():
-        return store.load(weights).sha256[:16]
-    return ""
+def _hash(weights: str, model: str, files: Files) -> str:
+    """Hashes of the networks behind weights and model; empty without any."""
+    if rivals.is_rival(model):
+        try:
+            return rivals.find(str(files.rivals.get(model, model))).sha256[:16]
+        except DlwError:  # the case itself will say why
+            return ""
+    found = []
+    if weights in files.reference:
+        found.append(hashlib.sha256(files.reference[weights].read_bytes()).hexdigest())
+    elif weights in store.names():
+        found.append(store.load(weights).sha256)
+    if models.find(model).takes_denoiser:
+        found.append(denoisers.trained(files.denoiser or "eigen")[1] or str(files.denoiser))
+    return "+".join(h[:16] for h in found)
 
 
 def read_records(path: Path) -> dict[str, dict[str, Any]]:
@@ -115,7 +129,7 @@ class Group:
     noise: int
     seed: int
     cases: tuple[Case, ...]
-    reference: Mapping[str, Path]
+    files: Files
     threads: int | None = None
 
 
@@ -124,7 +138,7 @@ def run(
     scenes: Iterable[Scene],
     path: str | Path,
     *,
-    reference: Mapping[str, Path] | None = None,
+    files: Files = NOTHING,
     workers: int = 1,
     report: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, Any]]:
@@ -132,7 +146,7 @@ def run(
 
     Args:
         path: JSONL file of records.
-        reference: checkpoints behind the reference rows.
+        files: what the rows need beside the package.
         workers: processes; each one uses a single thread when there are several.
         report: called with (finished, total) cases.
     """
@@ -147,7 +161,7 @@ def run(
             groups[case.scene, case.noise, case.seed].append(case)
     threads = 1 if workers > 1 else None
     work = [
-        Group(by_name[name], number, seed, tuple(some), reference or {}, threads)
+        Group(by_name[name], number, seed, tuple(some), files, threads)
         for (name, number, seed), some in groups.items()
     ]
     finished = len(cases) - sum(len(g.cases) for g in work)
@@ -169,7 +183,8 @@ def run(
 
 def _map(work: list[Group], workers: int) -> Iterable[list[dict[str, Any]]]:
     if workers <= 1 or len(work) <= 1:
-        yield from map(run_group, work)
+        for group in work:
+            yield from ([record] for record in each(group))
         return
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         yield from pool.map(run_group, work)
@@ -182,81 +197,96 @@ def make_noisy(scene: Scene, number: int, seed: int) -> Noisy:
 
 
 def run_group(group: Group) -> list[dict[str, Any]]:
-    """Records of all cases on one noisy cube; every weight map is computed once."""
+    """Records of all cases on one noisy cube."""
+    return list(each(group))
+
+
+def each(group: Group) -> Iterator[dict[str, Any]]:
+    """The records of a group, one after the other."""
     if group.threads is not None:
         torch.set_num_threads(group.threads)
     noisy = make_noisy(group.scene, group.noise, group.seed)
-    y = torch.from_numpy(noisy.y)
-    valid = torch.ones_like(y, dtype=torch.bool)
-    cache: dict[str, tuple[Source, torch.Tensor, float]] = {}
-    records = []
+    restore = Restorer(group.scene, noisy, group.files)
     for case in group.cases:
         record: dict[str, Any] = {"key": case.key, **case.as_dict(), "version": __version__}
-        begin = time.perf_counter()
         try:
             if case.model == "noisy":
                 record |= scores(group.scene.data, noisy.y, clip=False)
-            elif rivals.is_rival(case.model):
-                record |= _run_rival(case, group.scene, y)
             else:
-                if case.weights not in cache:
-                    source = _source(case.weights, group.reference, noisy)
-                    cache[case.weights] = (source, source(y, valid), time.perf_counter() - begin)
-                record |= _solve(case, group.scene, y, valid, *cache[case.weights])
+                x, facts = restore(case)
+                record |= {**scores(group.scene.data, x.numpy()), **facts}
         except DlwError as error:
             record["skipped"] = str(error)
-        records.append(record)
-    return records
+        yield record
 
 
-def _source(name: str, reference: Mapping[str, Path], noisy: Noisy) -> Source:
-    if name in reference:
-        net, _ = store.import_checkpoint(reference[name])
-        return Net(net, name)
-    return resolve(name, noisy.truth)
+class Restorer:
+    """Runs cases on one noisy cube; every weight map is computed once."""
 
+    def __init__(self, scene: Scene, noisy: Noisy, files: Files = NOTHING) -> None:
+        self.scene, self.noisy, self.files = scene, noisy, files
+        self.y = torch.from_numpy(noisy.y)
+        self.valid = torch.ones_like(self.y, dtype=torch.bool)
+        self.known: dict[str, tuple[Source, torch.Tensor, float]] = {}
 
-def _run_rival(case: Case, scene: Scene, y: torch.Tensor) -> dict[str, Any]:
-    entry = rivals.find(case.model)
-    begin = time.perf_counter()
-    x = rivals.restore(case.model, y, seed=case.seed)
-    seconds = {"seconds": round(time.perf_counter() - begin, 3), "seconds_weights": 0.0}
-    return {**scores(scene.data, x.numpy()), "parameters": entry.parameters, **seconds}
+    def __call__(self, case: Case) -> tuple[torch.Tensor, dict[str, Any]]:
+        """The restored cube, and how it was made: seconds, parameters, settings."""
+        if rivals.is_rival(case.model):
+            return self._rival(case)
+        if case.weights not in self.known:
+            begin = time.perf_counter()
+            source = self._source(case.weights)
+            w = source(self.y, self.valid)
+            self.known[case.weights] = source, w, time.perf_counter() - begin
+        return self._solve(case, *self.known[case.weights])
 
+    def _source(self, name: str) -> Source:
+        if name in self.files.reference:
+            net, _ = store.import_checkpoint(self.files.reference[name])
+            return Net(net, name)
+        return resolve(name, self.noisy.truth)
 
-def _solve(
-    case: Case,
-    scene: Scene,
-    y: torch.Tensor,
-    valid: torch.Tensor,
-    source: Source,
-    w: torch.Tensor,
-    spent: float,
-) -> dict[str, Any]:
-    begin = time.perf_counter()
+    def _rival(self, case: Case) -> tuple[torch.Tensor, dict[str, Any]]:
+        name = str(self.files.rivals.get(case.model, case.model))
+        entry = rivals.find(name)
+        begin = time.perf_counter()
+        x = rivals.restore(name, self.y, seed=case.seed)
+        seconds = {"seconds": round(time.perf_counter() - begin, 3), "seconds_weights": 0.0}
+        return x, {"parameters": entry.parameters, **seconds}
 
-    def restore(strength: float) -> torch.Tensor:
-        model = models.build(case.model, y.shape, strength, original=wants_original(source))
-        weights = w
-        x = solve(Problem(model, y, weights)).x
-        for _ in range(source.rounds - 1):
-            weights = source(y, valid, x)
+    def _solve(
+        self, case: Case, source: Source, w: torch.Tensor, spent: float
+    ) -> tuple[torch.Tensor, dict[str, Any]]:
+        y, original = self.y, wants_original(source)
+        denoiser = self.files.denoiser if models.find(case.model).takes_denoiser else None
+        begin = time.perf_counter()
+
+        def build(strength: float) -> Model:
+            return models.build(case.model, y.shape, strength, original=original, denoiser=denoiser)
+
+        def restore(strength: float) -> torch.Tensor:
+            model, weights = build(strength), w
             x = solve(Problem(model, y, weights)).x
-        return x
+            for _ in range(source.rounds - 1):
+                weights = source(y, self.valid, x)
+                x = solve(Problem(model, y, weights)).x
+            return x
 
-    if case.strength == "best":
-        strength = max(GRID, key=lambda s: psnr(scene.data, restore(s).numpy()))
-    else:
-        strength = float(case.strength)
-    x = restore(strength)
-    used = models.build(case.model, y.shape, strength, original=wants_original(source))
-    seconds = {"seconds": round(time.perf_counter() - begin, 3), "seconds_weights": round(spent, 3)}
-    return {
-        **scores(scene.data, x.numpy()),
-        "strength_used": strength,
-        "settings": settings(used),
-        **seconds,
-    }
+        if case.strength == "best":
+            clean = self.scene.data
+            strength = max(GRID, key=lambda s: psnr(clean, restore(s).numpy()))
+        else:
+            strength = float(case.strength)
+        x = restore(strength)
+        seconds = time.perf_counter() - begin
+        own = parameters.of_model(case.model, len(y), denoiser)
+        return x, {
+            "strength_used": strength,
+            "settings": settings(build(strength)),
+            "parameters": own + parameters.of_source(source),
+            "seconds": round(seconds, 3),
+            "seconds_weights": round(spent, 3),
+        }
 
 
 def settings(model: Model) -> str:

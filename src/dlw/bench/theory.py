@@ -112,7 +112,7 @@ def made_scenes(count: int = 2, side: int = 64) -> list[Scene]:
 def measure(clean: Sequence[Scene], path: Path) -> list[dict[str, Any]]:
     """Records of the seven networks on the three targets, noise cases 1 and 5."""
     table = replace(SIMPLE, rows=tuple(Row(n) for n in NETWORKS), noise=(1, 5))
-    return runner.run(runner.plan(table, clean, (0,), {}), clean, path)
+    return runner.run(runner.plan(table, clean, (0,)), clean, path)
 
 
 def markdown(found: Sequence[Comparison], paper: Mapping[tuple[str, str, int], float]) -> str:
