@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import BadOption, unknown_name
 from .tables import TABLES, Table
 
+if TYPE_CHECKING:
+    from .cases import Files
+
 
 @dataclass(frozen=True)
 class Asked:
-    """What an experiment that is not a table may be told."""
+    """What an experiment that is not a table may be told.
+
+    ``crop``, ``cases``, ``seeds`` and ``iterations`` are None where the user said nothing.
+    """
 
     out: Path
     data: Path | None = None
@@ -23,6 +29,16 @@ class Asked:
     only: tuple[str, ...] = ()
     records: Path | None = None
     quiet: bool = False
+    cases: tuple[int, ...] | None = None
+    seeds: int | None = None
+    iterations: int | None = None
+    networks: Path | None = None
+    denoiser: str | None = None
+
+    @property
+    def report(self) -> Callable[[str], None] | None:
+        """Where progress goes."""
+        return None if self.quiet else lambda text: typer.echo(text, err=True)
 
 
 def classify(asked: Asked) -> None:
@@ -42,13 +58,75 @@ def theory(asked: Asked) -> None:
 
     clean = None
     if asked.data is not None:
-        clean = load_scenes(asked.data, crop=asked.crop, only=asked.only)[0]
-    paths = run(clean, asked.records, asked.out)
+        clean = load_scenes(asked.data, crop=_side(asked.crop, 128), only=asked.only)[0]
+    _tell(run(clean, asked.records, asked.out))
+
+
+def dip(asked: Asked) -> None:
+    """Curves of S2DIP with and without weights; the last scene unless some are named."""
+    from ..models.dip import STEPS
+    from .cases import load_scenes
+    from .dip import run
+
+    if asked.data is None:
+        raise BadOption("the experiment 'dip' needs clean scenes: add --data FOLDER")
+    scenes = load_scenes(asked.data, crop=_side(asked.crop, 64), only=asked.only)[0]
+    paths = run(
+        scenes if asked.only else scenes[-1:],
+        asked.out,
+        noise=asked.cases or (1, 5),
+        iterations=asked.iterations or STEPS,
+        seeds=asked.seeds or 1,
+        report=asked.report,
+    )
+    _tell(paths)
+
+
+def cost(asked: Asked) -> None:
+    """Parameters and seconds of every method, on images made by code."""
+    from .cost import SIDES, run
+
+    sides = (asked.crop,) if asked.crop else SIDES
+    _tell(
+        run(
+            asked.out,
+            sides=sides,
+            repeats=asked.seeds or 1,
+            files=_files(asked.networks, asked.denoiser),
+            report=asked.report,
+        )
+    )
+
+
+def _files(networks: Path | None, denoiser: str | None, reference: Path | None = None) -> Files:
+    """What the user brings, looked up in the folders."""
+    from . import runner
+    from .cases import Files
+
+    return Files(
+        runner.reference_networks(reference) if reference else {},
+        runner.rival_networks(networks) if networks else {},
+        denoiser,
+    )
+
+
+def _side(given: int | None, usual: int) -> int | None:
+    """The side of the crop; None: whole scenes."""
+    return usual if given is None else given or None
+
+
+def _tell(paths: Sequence[Path]) -> None:
+    """Print the report, and what was written."""
     typer.echo(paths[0].read_text(encoding="utf-8"))
     typer.echo("written: " + ", ".join(map(str, paths)))
 
 
-EXPERIMENTS: dict[str, Callable[[Asked], None]] = {"classify": classify, "theory": theory}
+EXPERIMENTS: dict[str, Callable[[Asked], None]] = {
+    "classify": classify,
+    "theory": theory,
+    "dip": dip,
+    "cost": cost,
+}
 """Experiments that are not a table of noise cases, by name."""
 
 
@@ -65,13 +143,19 @@ def bench(
     denoiser: Annotated[
         str | None, typer.Option(help="pnp, rivals: denoiser of plug and play, a name or a file")
     ] = None,
-    crop: Annotated[int, typer.Option(help="side of the central crop; 0: whole scenes")] = 128,
+    crop: Annotated[
+        int | None,
+        typer.Option(min=0, help="side of the central crop, 128 (dip: 64); 0: whole"),
+    ] = None,
     bands: Annotated[int, typer.Option(help="first good bands only; 0: all")] = 0,
     scenes: Annotated[str, typer.Option(help="names of scenes, separated by commas")] = "",
     cases: Annotated[str, typer.Option(help="noise cases, separated by commas")] = "",
     models: Annotated[str, typer.Option(help="models in place of the table's, with commas")] = "",
     seeds: Annotated[
         int | None, typer.Option(min=1, help="noise draws per scene and case; 3 for a table")
+    ] = None,
+    iterations: Annotated[
+        int | None, typer.Option(min=1, help="dip: iterations of a curve, at most 1500")
     ] = None,
     records_of: Annotated[
         Path | None,
@@ -87,24 +171,34 @@ def bench(
     """
     only = tuple(s.strip() for s in scenes.split(",") if s.strip())
     if table in EXPERIMENTS:
-        return EXPERIMENTS[table](Asked(out, data, crop or None, only, records_of, quiet))
+        numbers = _numbers(cases) if cases else None
+        asked = Asked(
+            out,
+            data,
+            crop,
+            only,
+            records_of,
+            quiet,
+            numbers,
+            seeds,
+            iterations,
+            networks,
+            denoiser,
+        )
+        return EXPERIMENTS[table](asked)
     chosen = pick(table, cases, models)
     if data is None:
         raise BadOption(f"the table '{table}' needs clean scenes: add --data FOLDER")
     # Imported here, because torch takes seconds and ``dlw --help`` should not.
     from . import figures, report, runner
-    from .cases import Files, load_scenes
+    from .cases import load_scenes
 
     found, left_out = load_scenes(
-        data, crop=crop or None, bands=bands or None, only=only, colour=chosen.colour
+        data, crop=_side(crop, 128), bands=bands or None, only=only, colour=chosen.colour
     )
     for name, why in left_out.items():
         typer.echo(f"left out {name}: {why}", err=True)
-    files = Files(
-        runner.reference_networks(reference) if reference else {},
-        runner.rival_networks(networks) if networks else {},
-        denoiser,
-    )
+    files = _files(networks, denoiser, reference)
     work = runner.plan(chosen, found, range(seeds or 3), files)
     records = runner.run(
         work,
@@ -141,12 +235,15 @@ def pick(name: str, cases: str = "", models: str = "") -> Table:
                     raise unknown_name(f"model of the table '{name}'", m, known)
             rows = tuple(r for r in table.rows if r.model in wanted)
             table = replace(table, rows=rows, panel=tuple(r for r in table.panel if r in rows))
-    if not cases:
-        return table
-    numbers = cases.split(",")
-    if not all(n.strip() in "12345" and n.strip() for n in numbers):
+    return replace(table, noise=_numbers(cases)) if cases else table
+
+
+def _numbers(cases: str) -> tuple[int, ...]:
+    """Noise cases as they are given."""
+    numbers = [n.strip() for n in cases.split(",")]
+    if not all(n in ("1", "2", "3", "4", "5") for n in numbers):
         raise BadOption(f"--cases takes numbers from 1 to 5 separated by commas, not '{cases}'")
-    return replace(table, noise=tuple(int(n) for n in numbers))
+    return tuple(map(int, numbers))
 
 
 def register(app: typer.Typer) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -121,6 +121,14 @@ def read_records(path: Path) -> dict[str, dict[str, Any]]:
     return records
 
 
+def append(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Add records to a JSONL file."""
+    # A line left without its end by a crash must not swallow the next record.
+    broken = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
+    with path.open("a", encoding="utf-8") as file:
+        file.write("\n" * broken + "".join(json.dumps(r) + "\n" for r in records))
+
+
 @dataclass(frozen=True, eq=False)
 class Group:
     """Cases that share one noisy cube."""
@@ -165,19 +173,12 @@ def run(
         for (name, number, seed), some in groups.items()
     ]
     finished = len(cases) - sum(len(g.cases) for g in work)
-    # A line left without its end by a crash must not swallow the next record.
-    broken = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
-    with path.open("a", encoding="utf-8") as file:
-        if broken:
-            file.write("\n")
-        for records in _map(work, workers):
-            for record in records:
-                done[record["key"]] = record
-                file.write(json.dumps(record) + "\n")
-            file.flush()
-            finished += len(records)
-            if report is not None:
-                report(finished, len(cases))
+    for records in _map(work, workers):
+        done |= {record["key"]: record for record in records}
+        append(path, records)
+        finished += len(records)
+        if report is not None:
+            report(finished, len(cases))
     return [done[c.key] for c in cases]
 
 
