@@ -12,7 +12,16 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import BadOption
+from .options import (
+    CheckpointOption,
+    HeldOutOption,
+    MinutesOption,
+    ResumeOption,
+    ThreadsOption,
+    finish,
+    read_scenes,
+    set_threads,
+)
 from .recipe import Plan, Recipe
 
 
@@ -22,45 +31,27 @@ def train_command(
     out: Annotated[
         Path | None, typer.Option(help="folder for the run; default runs/<name>")
     ] = None,
-    held_out: Annotated[
-        str, typer.Option(help="scenes to validate on, separated by commas; not trained on")
-    ] = "",
+    held_out: HeldOutOption = "",
     start: Annotated[str | None, typer.Option("--from", help="network to start from")] = None,
-    resume: Annotated[bool, typer.Option(help="go on from the checkpoint of the run")] = False,
+    resume: ResumeOption = False,
     steps: Annotated[int | None, typer.Option(help="instead of the recipe's")] = None,
     seed: Annotated[int | None, typer.Option(help="instead of the recipe's")] = None,
-    minutes: Annotated[
-        float | None, typer.Option(help="stop after this time; resume later")
-    ] = None,
-    checkpoint_minutes: Annotated[float, typer.Option(help="time between checkpoints")] = 3.0,
-    threads: Annotated[int | None, typer.Option(help="threads of torch")] = None,
+    minutes: MinutesOption = None,
+    checkpoint_minutes: CheckpointOption = 3.0,
+    threads: ThreadsOption = None,
 ) -> None:
     """Train a weight network.
 
     Through the denoisers named in a recipe. A run can be killed at any moment and resumed.
     """
     # Imported here, because torch takes seconds and ``dlw --help`` should not.
-    import torch
-
-    from .curves import draw_curves
     from .loop import train
-    from .patches import load_scenes
 
-    if threads is not None:
-        torch.set_num_threads(threads)
+    set_threads(threads)
     plan = Recipe.read(recipe, start=start, steps=steps, seed=seed)
     folder = out or Path("runs") / plan.name
     colour = 3 if plan.architecture == "dlwnet2d" else None
-    scenes, unread = load_scenes(data, colour)
-    for name, why in unread.items():
-        typer.echo(f"left out {name}: {why}", err=True)
-    wanted = [s.strip() for s in (held_out or ",".join(plan.held_out)).split(",") if s.strip()]
-    missing = [s for s in wanted if s not in scenes]
-    if held_out and missing:
-        raise BadOption(f"there is no scene {', '.join(missing)} in {data} to hold out")
-    apart = {s: scenes.pop(s) for s in wanted if s in scenes}
-    if not scenes:
-        raise BadOption("every scene is held out, so there is nothing to train on")
+    scenes, apart = read_scenes(data, held_out, colour, usual=plan.held_out)
     with _processes() as rank, progress(plan) as show:
         target = train(
             plan,
@@ -73,8 +64,7 @@ def train_command(
             report=show,
         )
     if rank == 0:
-        picture = draw_curves(folder / "log.jsonl", folder / "curves.png")
-        typer.echo(f"network: {target}" + (f", curves: {picture}" if picture else ""))
+        finish(folder, target)
 
 
 @contextmanager

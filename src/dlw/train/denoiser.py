@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .. import __version__, store
 from ..denoisers import eigen
 from ..errors import BadFile, BadOption
 from ..io import open_cube
 from ..metrics import psnr
 from ..nets.ffdnet import FFDNet
 from .grey import GreyPatches, eigenimages
-from .loop import Training, advance
+from .loop import How, Material, Training, conduct
 from .recipe import Plan
 
 F32 = NDArray[np.float32]
@@ -114,48 +113,33 @@ def train_denoiser(
     out: str | Path,
     *,
     held_out: Mapping[str, F32] | None = None,
-    resume: bool = False,
-    checkpoint_minutes: float = 3.0,
-    minutes: float | None = None,
-    report: Callable[[dict[str, Any]], None] | None = None,
+    **how: Unpack[How],
 ) -> Path:
     """Train a Gaussian denoiser and write ``out/<name>.safetensors``; returns its path.
 
     Args:
         photographs: grey images in [0, 1].
         cubes, held_out: clean cubes (band, row, col) in [0, 1] to train and to validate on.
-        resume, checkpoint_minutes, minutes, report: as for :func:`dlw.train.loop.train`.
+        how: see :class:`dlw.train.loop.How`.
     """
-    out = Path(out)
-    where = out / "checkpoint.pt"
-    going_on = resume and where.exists()
-    run = DenoiserTraining.resume(where) if going_on else DenoiserTraining.begin(recipe)
-    r: DenoiserRecipe = run.recipe
-    patches = GreyPatches(
-        {
+
+    def material(r: DenoiserRecipe) -> Material:
+        images = {
             "photographs": photographs,
             "bands": [band for cube in cubes.values() for band in cube],
             "eigenimages": [e for cube in cubes.values() for e in eigenimages(cube, r.components)],
-        },
-        dict(zip(("photographs", "bands", "eigenimages"), r.shares, strict=True)),
-        r.patch,
-        r.sigma / 255,
-        r.seed,
-    )
-    pairs = validation_pairs(held_out or {})
-    advance(
-        run,
-        patches,
-        pairs,
-        out,
-        checkpoint_minutes=checkpoint_minutes,
-        minutes=minutes,
-        report=report,
-    )
-    target = out / f"{r.name}.safetensors"
-    facts = card(run, len(photographs), cubes, held_out)
-    store.save(target, run.averaged(), facts, overwrite=True)
-    return target
+        }
+        shares = dict(zip(images, r.shares, strict=True))
+        facts = {
+            "kind": "denoiser",
+            "data": [f"{len(photographs)} photographs", *sorted(cubes)],
+            "validation": sorted(held_out or {}),
+            "noise": f"white, level uniform from 0 to {r.sigma:g}/255",
+        }
+        patches = GreyPatches(images, shares, r.patch, r.sigma / 255, r.seed)
+        return Material(patches, validation_pairs(held_out or {}), facts)
+
+    return conduct(DenoiserTraining, recipe, material, out, **how)
 
 
 def validation_pairs(scenes: Mapping[str, F32], side: int = 128) -> list[tuple[F32, F32]]:
@@ -168,28 +152,3 @@ def validation_pairs(scenes: Mapping[str, F32], side: int = 128) -> list[tuple[F
         rng = np.random.default_rng([20260101, i])
         pairs.append((clean, rng.standard_normal(clean.shape, np.float32)))
     return pairs
-
-
-def card(
-    run: DenoiserTraining,
-    photographs: int,
-    cubes: Mapping[str, F32],
-    held_out: Mapping[str, F32] | None,
-) -> dict[str, Any]:
-    """What a user should know about the denoiser."""
-    r = run.recipe
-    return {
-        "name": r.name,
-        "kind": "denoiser",
-        "data": [f"{photographs} photographs", *sorted(cubes)],
-        "validation": sorted(held_out or {}),
-        "noise": f"white, level uniform from 0 to {r.sigma:g}/255",
-        "seed": r.seed,
-        "steps": run.step,
-        "skipped_steps": run.skipped,
-        "training_seconds": round(run.seconds),
-        "validation_psnr": {k: round(v, 2) for k, v in run.scores.items()},
-        "version": __version__,
-        "torch": torch.__version__,
-        "recipe": r.to_dict(),
-    }

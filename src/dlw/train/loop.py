@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -80,7 +80,7 @@ class Training:
         else:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(recipe.seed)
-                net = cls.architectures[recipe.architecture](filters=recipe.filters)
+                net = cls.architectures[recipe.architecture](**recipe.sizes)
         rule = optimiser(recipe.optimiser, net.parameters(), recipe.rate)
         average = {k: v.detach().clone() for k, v in net.state_dict().items()}
         return cls(recipe, net, rule, average)
@@ -110,7 +110,8 @@ class Training:
         except FileNotFoundError as error:
             raise BadFile(f"there is no checkpoint {path} to resume from") from error
         except Exception as error:  # a damaged pickle can fail in any way
-            raise BadFile(f"{path} is not a checkpoint of dlw train: {error}") from error
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise BadFile(f"{path} is not a checkpoint of this training: {reason}") from error
         self = cls.begin(replace(recipe, start=None))
         self.recipe = recipe
         self.net.load_state_dict(state["net"])
@@ -125,7 +126,7 @@ class Training:
         sizes = {k: v for k, v in self.net.config.items() if k != "architecture"}
         net = type(self.net)(**sizes)
         net.load_state_dict(self.average)
-        return net
+        return net.eval()
 
     @property
     def figures(self) -> list[str]:
@@ -169,7 +170,8 @@ class Training:
             # A short memory at first, so that the random start is forgotten.
             keep = min(r.average, (1 + self.step) / (10 + self.step)) if r.average else 0.0
             for name, value in self.net.state_dict().items():
-                self.average[name].lerp_(value, 1 - keep)
+                if value.is_floating_point():  # batch normalisation also counts its steps
+                    self.average[name].lerp_(value, 1 - keep)
             self.bad_in_a_row = 0
         else:
             self.skipped += 1
@@ -219,51 +221,104 @@ def validate(net: Network, pairs: list[tuple[F32, F32]], recipe: Recipe) -> dict
     return totals
 
 
+class How(TypedDict, total=False):
+    """How a training is run; it changes nothing in the network.
+
+    Attributes:
+        resume: go on from ``out/checkpoint.pt``.
+        checkpoint_minutes: time between two checkpoints; 3 unless told.
+        minutes: stop after this time (the run can be resumed).
+        report: called with the figures of every step.
+    """
+
+    resume: bool
+    checkpoint_minutes: float
+    minutes: float | None
+    report: Callable[[dict[str, Any]], None] | None
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a run learns from: patches, validation pairs, and what the card says about them."""
+
+    patches: Any
+    pairs: list[tuple[F32, F32]]
+    facts: dict[str, Any]
+
+
 def train(
     recipe: Recipe,
     scenes: Mapping[str, F32],
     out: str | Path,
     *,
     held_out: Mapping[str, F32] | None = None,
-    resume: bool = False,
-    checkpoint_minutes: float = 3.0,
-    minutes: float | None = None,
-    report: Callable[[dict[str, Any]], None] | None = None,
+    **how: Unpack[How],
 ) -> Path:
-    """Train a network as the recipe says and write it to ``out``; returns the path of the network.
+    """Train a weight network as the recipe says and write it to ``out``; returns its path.
+
+    Args:
+        scenes: clean cubes (band, row, col) in [0, 1] by name.
+        held_out: scenes for validation; without them there is none.
+        how: see :class:`How`.
+    """
+
+    def material(r: Recipe) -> Material:
+        facts = {
+            "sources": list(r.sources),
+            **from_scenes(scenes, held_out, r),
+            **({} if r.start is None else {"start_sha256": store.load(r.start).sha256}),
+        }
+        pairs = validation_set(held_out, r) if held_out else []
+        return Material(Patches(list(scenes.values()), r), pairs, facts)
+
+    return conduct(Training, recipe, material, out, **how)
+
+
+def from_scenes(
+    scenes: Mapping[str, F32], held_out: Mapping[str, F32] | None, recipe: Draw
+) -> dict[str, Any]:
+    """What a card says about the data of a network that learns from noisy scenes."""
+    return {
+        "data": sorted(scenes),
+        "validation": sorted(held_out or {}),
+        "noise": [f"case {c}: {noise.CASES[c]}" for c in recipe.noise],
+    }
+
+
+def conduct(
+    kind: type[Training],
+    recipe: Plan,
+    material: Callable[[Any], Material],
+    out: str | Path,
+    **how: Unpack[How],
+) -> Path:
+    """Begin or resume a run, step to its end, and write the network; returns its path.
 
     ``out`` is a folder that gets ``checkpoint.pt``, ``log.jsonl`` and the network itself,
     ``<name>.safetensors``.
 
     Args:
-        scenes: clean cubes (band, row, col) in [0, 1] by name.
-        held_out: scenes for validation; without them there is none.
-        resume: go on from ``out/checkpoint.pt``.
-        checkpoint_minutes: time between two checkpoints.
-        minutes: stop after this time (the run can be resumed).
-        report: called with the figures of every step.
+        material: called with the recipe of the run, which is the checkpoint's if it is resumed.
     """
     out = Path(out)
     where = out / "checkpoint.pt"
-    cubes = list(scenes.values())
-    if resume and where.exists():
-        run = Training.resume(where)
-    else:
-        run = Training.begin(recipe, Patches(cubes, recipe))
-    pairs = validation_set(held_out, run.recipe) if held_out else []
-    patches = Patches(cubes, run.recipe)
+    run = kind.resume(where) if how.get("resume") and where.exists() else None
+    if run is not None and run.recipe.name != recipe.name:
+        raise BadFile(f"{where} is a checkpoint of {run.recipe.name}, not of {recipe.name}")
+    given = material(recipe if run is None else run.recipe)
+    run = run or kind.begin(recipe, given.patches)
     advance(
         run,
-        patches,
-        pairs,
+        given.patches,
+        given.pairs,
         out,
-        checkpoint_minutes=checkpoint_minutes,
-        minutes=minutes,
-        report=report,
+        checkpoint_minutes=how.get("checkpoint_minutes", 3.0),
+        minutes=how.get("minutes"),
+        report=how.get("report"),
     )
     target = out / f"{run.recipe.name}.safetensors"
     if _place()[0] == 0:
-        store.save(target, run.averaged(), card(run, scenes, held_out), overwrite=True)
+        store.save(target, run.averaged(), {**card(run), **given.facts}, overwrite=True)
     return target
 
 
@@ -293,7 +348,8 @@ def advance(
                 f"{recipe.name}, patch seed [{recipe.seed}, {run.step - 1}]); the last "
                 f"good checkpoint is {where if where.exists() else 'none'}"
             )
-        last = run.step == recipe.steps
+        over = minutes is not None and time.monotonic() - started > 60 * minutes
+        last = over or run.step == recipe.steps
         if pairs and (run.step % recipe.validate == 0 or last):
             run.scores = run.validate(pairs)
             figures["psnr"] = run.scores
@@ -306,23 +362,15 @@ def advance(
             if last or time.monotonic() - saved > 60 * checkpoint_minutes:
                 run.save(where)
                 saved = time.monotonic()
-        if minutes is not None and time.monotonic() - started > 60 * minutes:
-            if chief:
-                run.save(where)
+        if over:
             break
 
 
-def card(
-    run: Training, scenes: Mapping[str, F32], held_out: Mapping[str, F32] | None
-) -> dict[str, Any]:
-    """What a user should know about the network."""
+def card(run: Training) -> dict[str, Any]:
+    """What a user should know about the training of a network."""
     r = run.recipe
     return {
         "name": r.name,
-        "sources": list(r.sources),
-        "data": sorted(scenes),
-        "validation": sorted(held_out or {}),
-        "noise": [f"case {c}: {noise.CASES[c]}" for c in r.noise],
         "seed": r.seed,
         "steps": run.step,
         "skipped_steps": run.skipped,
@@ -331,7 +379,6 @@ def card(
         "version": __version__,
         "torch": torch.__version__,
         "recipe": r.to_dict(),
-        **({} if r.start is None else {"start_sha256": store.load(r.start).sha256}),
     }
 
 

@@ -71,6 +71,11 @@ class Plan:
         if self.schedule not in ("cosine", "epochs"):
             raise BadOption(f"schedule must be 'cosine' or 'epochs', not '{self.schedule}'")
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What the architecture is built with."""
+        return {"filters": self.filters}
+
     def _at_least_one(self, name: str) -> None:
         if getattr(self, name) < 1:
             raise BadOption(f"{name} in the recipe must be at least 1, not {getattr(self, name)}")
@@ -124,11 +129,10 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Recipe(Plan):
-    """One training run of a weight network, through the models it serves.
+class ScenePlan(Plan):
+    """A run that learns from patches of clean scenes with made noise.
 
     Attributes:
-        sources: models the loss looks through, by registered name.
         noise: noise cases to draw from, one per patch.
         affected: limits of the share of bands that carry impulses, stripes or dead columns;
             None: the paper's 10 of 31.
@@ -137,6 +141,28 @@ class Recipe(Plan):
         pick: a scene is drawn in proportion to its "area" or to its "side", the root of it, which
             gives small scenes a larger share.
         subsample: largest stride with which patches are cut (2: half of them at half resolution).
+    """
+
+    _: KW_ONLY
+    noise: tuple[int, ...] = (1,)
+    affected: tuple[float, float] | None = None
+    bands: tuple[int, int] | None = None
+    pick: Literal["area", "side"] = "area"
+    subsample: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._at_least_one("subsample")
+        if self.pick not in ("area", "side"):
+            raise BadOption(f"pick in the recipe must be 'area' or 'side', not '{self.pick}'")
+
+
+@dataclass(frozen=True)
+class Recipe(ScenePlan):
+    """One training run of a weight network, through the models it serves.
+
+    Attributes:
+        sources: models the loss looks through, by registered name.
         loss: "mse" is the mean over patches and sources (the paper); "log" the mean of its
             logarithm, which is what a mean PSNR measures.
         backward: how the gradient passes through the solvers.
@@ -144,23 +170,15 @@ class Recipe(Plan):
 
     sources: tuple[str, ...]
     _: KW_ONLY
-    noise: tuple[int, ...] = (1,)
-    affected: tuple[float, float] | None = None
-    bands: tuple[int, int] | None = None
-    pick: Literal["area", "side"] = "area"
-    subsample: int = 2
     loss: Loss = "mse"
     backward: Literal["unroll", "checkpoint", "implicit"] = "unroll"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._at_least_one("subsample")
         if not self.sources:
             raise BadOption(
                 "the recipe names no sources; for example sources = ['nn', 'tv', 'tvs']"
             )
-        if self.pick not in ("area", "side"):
-            raise BadOption(f"pick in the recipe must be 'area' or 'side', not '{self.pick}'")
         if self.loss not in ("mse", "log"):
             raise BadOption(f"loss in the recipe must be 'mse' or 'log', not '{self.loss}'")
 
