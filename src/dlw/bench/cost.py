@@ -72,18 +72,18 @@ def extras() -> tuple[Extra, ...]:
 
 def _sert(y: Tensor) -> float:
     net = SERT(len(y)).eval()
-    begin = time.perf_counter()
+    begin = time.process_time()
     with torch.no_grad():
         net(y)
-    return time.perf_counter() - begin
+    return time.process_time() - begin
 
 
 def _dip(y: Tensor, weighted: bool) -> float:
-    begin = time.perf_counter()
+    begin = time.process_time()
     w = resolve(MAIN)(y, torch.ones_like(y, dtype=torch.bool)) if weighted else None
-    before = time.perf_counter() - begin
+    before = time.process_time() - begin
     stamps: list[float] = []
-    dip.restore(y, w, iterations=FEW + 1, progress=lambda k, x: stamps.append(time.perf_counter()))
+    dip.restore(y, w, iterations=FEW + 1, progress=lambda k, x: stamps.append(time.process_time()))
     # The first iteration builds the network and is left out.
     return before + (stamps[-1] - stamps[0]) / FEW * dip.STEPS
 
@@ -144,11 +144,11 @@ def _rows(table: Table, records: Sequence[Mapping[str, Any]], sides: Sequence[in
         mine = [
             r
             for r in records
-            if (r["model"], r["weights"]) == (model, row.weights) and "seconds" in r
+            if (r["model"], r["weights"]) == (model, row.weights) and "processor" in r
         ]
         seconds = {
             side: min(
-                r["seconds"] + r["seconds_weights"]
+                r["processor"] + r["processor_weights"]
                 for r in mine
                 if r["scene"] == f"synthetic {side}"
             )
@@ -207,6 +207,7 @@ def markdown(
         "",
         "## Seconds",
         "",
+        "Seconds of the processor, so that other programs on the machine do not count. "
         f"Images of {BANDS} bands made by code, case-1 noise, {torch.get_num_threads()} thread(s); with the "
         f"weights where there are any. The deep image prior is timed for {FEW} iterations and "
         f"multiplied. '{ratio}': seconds at {most} over those at {least} pixels a side, "

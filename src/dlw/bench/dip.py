@@ -20,7 +20,7 @@ from ..io.atomic import atomic
 from ..models import dip
 from ..weighting import resolve
 from .cases import Scene
-from .runner import append, make_noisy, read_records
+from .runner import Clock, append, make_noisy, read_records
 from .tables import MAIN
 
 LAST = 100
@@ -69,7 +69,7 @@ def plan(
 def measure(curve: Curve, scene: Scene, report: Callable[[str], None] | None) -> dict[str, Any]:
     """Run one curve."""
     y = torch.from_numpy(make_noisy(scene, curve.noise, curve.seed).y)
-    begin = said = time.monotonic()
+    clock, said = Clock(), time.monotonic()
     net = METHODS[curve.method]
     w = resolve(net)(y, torch.ones_like(y, dtype=torch.bool)) if net else None
 
@@ -92,7 +92,7 @@ def measure(curve: Curve, scene: Scene, report: Callable[[str], None] | None) ->
         "key": curve.key,
         **asdict(curve),
         "psnr": [round(v, 4) for v in fit.psnr],
-        "seconds": round(time.monotonic() - begin, 2),
+        **clock.spent(),
         "version": __version__,
     }
 
@@ -160,7 +160,7 @@ def markdown(records: Sequence[dict[str, Any]], sides: dict[str, str]) -> str:
         f"mean PSNR of the last {LAST} iterations, in dB. Max: the "
         "best iteration, which nobody can find without the clean cube.",
         "",
-        "| case | method | final | max | max - final | best iteration | seconds |",
+        "| case | method | final | max | max - final | best iteration | processor seconds |",
         "|---:|---|---:|---:|---:|---:|---:|",
     ]
     said = []
@@ -173,7 +173,7 @@ def markdown(records: Sequence[dict[str, Any]], sides: dict[str, str]) -> str:
                 statistics.fmean(getattr(e, k) for e in found) for k in ("final", "best")
             )
             gap, at = (statistics.fmean(getattr(e, k) for e in found) for k in ("lost", "at"))
-            seconds = statistics.fmean(r["seconds"] for r in mine)
+            seconds = statistics.fmean(r["processor"] for r in mine)
             lost[method] = final, gap
             lines.append(
                 f"| {number} | {method} | {final:.2f} | {best:.2f} | {gap:.2f} | {at:.0f} | {seconds:.0f} |"

@@ -72,8 +72,10 @@ def markdown(table: Table, records: Records, pictures: Iterable[str] = ()) -> st
     seeds = {r["seed"] for r in records}
     draws = f"{len(seeds)} noise draw{'s' if len(seeds) > 1 else ''}"
     lines += [
-        f"PSNR in dB, mean over {len(scenes)} scenes ({', '.join(scenes)}) and {draws}; "
-        "SSIM with an 11x11 Gaussian window and data range 1; seconds of the solver and, after the "
+        f"PSNR in dB, mean over {len(scenes)} scene{'s' if len(scenes) > 1 else ''} "
+        f"({', '.join(scenes)}) and {draws}; "
+        "SSIM with an 11x11 Gaussian window and data range 1; "
+        f"{'processor ' if clock(records) == 'processor' else ''}seconds of the solver and, after the "
         "plus sign, of the weights, one thread each. The best of a column is bold, the second best in "
         "italics" + ("; in brackets: the paper's figure." if table.paper else "."),
         "",
@@ -171,14 +173,20 @@ def _places(
     return dict(zip(order, ("**", "*"), strict=False)) if len(order) > 1 else {}
 
 
+def clock(records: Records) -> str:
+    """The clock that all rows have: of the processor, or, in older records, that on the wall."""
+    cells = [means(records, figure).keys() for figure in ("seconds", "processor")]
+    return "processor" if cells[0] == cells[1] else "seconds"
+
+
 class _Extras:
     """The columns after the first figure: SSIM where it has no part of its own, seconds, parameters."""
 
     def __init__(self, table: Table, records: Records) -> None:
         self.table = table
         self.ssim = None if "ssim" in table.figures else means(records, "ssim")
-        self.seconds = means(records, "seconds")
-        self.weights = means(records, "seconds_weights")
+        unit = clock(records)
+        self.seconds, self.weights = means(records, unit), means(records, f"{unit}_weights")
         self.parameters = means(records, "parameters") if not table.models else None
         titles = [
             *(["SSIM"] if self.ssim is not None else []),

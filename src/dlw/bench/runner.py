@@ -221,6 +221,25 @@ def each(group: Group) -> Iterator[dict[str, Any]]:
         yield record
 
 
+Spent = dict[str, float]
+"""Seconds on the clock, and of the processor, which other programs on the machine do not lengthen."""
+
+
+class Clock:
+    """Measures from when it is made."""
+
+    def __init__(self) -> None:
+        self.begin = time.perf_counter(), time.process_time()
+
+    def spent(self, ending: str = "") -> Spent:
+        """Seconds since then, under names with an ending."""
+        wall, processor = self.begin
+        return {
+            f"seconds{ending}": round(time.perf_counter() - wall, 3),
+            f"processor{ending}": round(time.process_time() - processor, 3),
+        }
+
+
 class Restorer:
     """Runs cases on one noisy cube; every weight map is computed once."""
 
@@ -228,17 +247,17 @@ class Restorer:
         self.scene, self.noisy, self.files = scene, noisy, files
         self.y = torch.from_numpy(noisy.y)
         self.valid = torch.ones_like(self.y, dtype=torch.bool)
-        self.known: dict[str, tuple[Source, torch.Tensor, float]] = {}
+        self.known: dict[str, tuple[Source, torch.Tensor, Spent]] = {}
 
     def __call__(self, case: Case) -> tuple[torch.Tensor, dict[str, Any]]:
         """The restored cube, and how it was made: seconds, parameters, settings."""
         if rivals.is_rival(case.model):
             return self._rival(case)
         if case.weights not in self.known:
-            begin = time.perf_counter()
+            clock = Clock()
             source = self._source(case.weights)
             w = source(self.y, self.valid)
-            self.known[case.weights] = source, w, time.perf_counter() - begin
+            self.known[case.weights] = source, w, clock.spent("_weights")
         return self._solve(case, *self.known[case.weights])
 
     def _source(self, name: str) -> Source:
@@ -250,17 +269,17 @@ class Restorer:
     def _rival(self, case: Case) -> tuple[torch.Tensor, dict[str, Any]]:
         name = str(self.files.rivals.get(case.model, case.model))
         entry = rivals.find(name)
-        begin = time.perf_counter()
+        clock = Clock()
         x = rivals.restore(name, self.y, seed=case.seed)
-        seconds = {"seconds": round(time.perf_counter() - begin, 3), "seconds_weights": 0.0}
-        return x, {"parameters": entry.parameters, **seconds}
+        none = {"seconds_weights": 0.0, "processor_weights": 0.0}
+        return x, {"parameters": entry.parameters, **clock.spent(), **none}
 
     def _solve(
-        self, case: Case, source: Source, w: torch.Tensor, spent: float
+        self, case: Case, source: Source, w: torch.Tensor, before: Spent
     ) -> tuple[torch.Tensor, dict[str, Any]]:
         y, original = self.y, wants_original(source)
         denoiser = self.files.denoiser if models.find(case.model).takes_denoiser else None
-        begin = time.perf_counter()
+        clock = Clock()
 
         def build(strength: float) -> Model:
             return models.build(case.model, y.shape, strength, original=original, denoiser=denoiser)
@@ -279,14 +298,14 @@ class Restorer:
         else:
             strength = float(case.strength)
         x = restore(strength)
-        seconds = time.perf_counter() - begin
+        spent = clock.spent()
         own = parameters.of_model(case.model, len(y), denoiser)
         return x, {
             "strength_used": strength,
             "settings": settings(build(strength)),
             "parameters": own + parameters.of_source(source),
-            "seconds": round(seconds, 3),
-            "seconds_weights": round(spent, 3),
+            **spent,
+            **before,
         }
 
 
