@@ -151,6 +151,7 @@ def models(as_json: JsonOption = False) -> None:
                     "summary": e.summary,
                     "original": e.original is not None,
                     "rank": e.takes_rank,
+                    "denoiser": e.takes_denoiser,
                     "bands": e.bands,
                     "weights": True,
                 }
@@ -170,6 +171,8 @@ def models(as_json: JsonOption = False) -> None:
     console.out.print(
         "rank to choose (--rank): "
         + ", ".join(e.name for e in entries.values() if e.takes_rank)
+        + "; denoiser (--denoiser): "
+        + ", ".join(e.name for e in (*entries.values(), *others.values()) if e.takes_denoiser)
         + "; published version (--weights original): "
         + ", ".join(e.name for e in entries.values() if e.original is not None)
         + "; without weights: "

@@ -74,6 +74,12 @@ def test_one_sentence(
     assert not out.exists()
 
 
+def test_models_says_who_takes_a_denoiser(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["models"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "denoiser (--denoiser): pnp, pnp-hqs, fasthymix" in said
+
+
 def test_models_lists_rivals(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["models", "--json"]) == 0
     assert {"nn", "lrmr", "nmog", "hyres", "fasthymix", "hsid-cnn"} <= set(
