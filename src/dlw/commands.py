@@ -172,7 +172,10 @@ def models(as_json: JsonOption = False) -> None:
         "rank to choose (--rank): "
         + ", ".join(e.name for e in entries.values() if e.takes_rank)
         + "; denoiser (--denoiser): "
-        + ", ".join(e.name for e in (*entries.values(), *others.values()) if e.takes_denoiser)
+        + ", ".join(
+            [e.name for e in entries.values() if e.takes_denoiser]
+            + [r.name for r in others.values() if r.takes_denoiser]
+        )
         + "; published version (--weights original): "
         + ", ".join(e.name for e in entries.values() if e.original is not None)
         + "; without weights: "
