@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import __version__, models
+from .. import __version__, models, store
 from ..cube import Cube
 from ..denoising import denoise, predict_weights
 from ..errors import DlwError, MissingDependency
@@ -104,7 +104,8 @@ def run(
     weights: dict[str, Any] = {}
     for row in methods:
         name = row.method or "as it is"
-        key = f"{name}, {repeats} repeats, version {__version__}"
+        network = store.load(row.weights).sha256[:16] if row.weights in store.names() else ""
+        key = f"{name}, {repeats} repeats, version {__version__}, {network}"
         if key in done and name in known:
             records.append(done[key])
             maps[name] = known[name]

@@ -13,7 +13,7 @@ from ..errors import BadOption, unknown_name
 from .tables import TABLES, Table
 
 if TYPE_CHECKING:
-    from .cases import Files
+    from .cases import Files, Scene
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,9 @@ def theory(asked: Asked) -> None:
 def dip(asked: Asked) -> None:
     """Curves of S2DIP with and without weights; the last scene unless some are named."""
     from ..models.dip import STEPS
-    from .cases import load_scenes
     from .dip import run
 
-    if asked.data is None:
-        raise BadOption("the experiment 'dip' needs clean scenes: add --data FOLDER")
-    scenes = load_scenes(asked.data, crop=_side(asked.crop, 64), only=asked.only)[0]
+    scenes = _scenes(asked, "dip", crop=64)
     paths = run(
         scenes if asked.only else scenes[-1:],
         asked.out,
@@ -80,6 +77,43 @@ def dip(asked: Asked) -> None:
         report=asked.report,
     )
     _tell(paths)
+
+
+def auto(asked: Asked) -> None:
+    """What automatic strength and advice lose against the best of a grid."""
+    from .choice import run
+
+    _tell(
+        run(
+            _scenes(asked, "auto"),
+            asked.out,
+            noise=asked.cases or (1, 2, 3, 4, 5),
+            seeds=asked.seeds or 1,
+            report=asked.report,
+        )
+    )
+
+
+def robust(asked: Asked) -> None:
+    """Noise and band counts that no network was trained for."""
+    from .robust import run
+
+    _tell(
+        run(
+            _scenes(asked, "robust", crop=64),
+            asked.out,
+            seeds=asked.seeds or 1,
+            report=asked.report,
+        )
+    )
+
+
+def _scenes(asked: Asked, name: str, crop: int = 128) -> list[Scene]:
+    from .cases import load_scenes
+
+    if asked.data is None:
+        raise BadOption(f"the experiment '{name}' needs clean scenes: add --data FOLDER")
+    return load_scenes(asked.data, crop=_side(asked.crop, crop), only=asked.only)[0]
 
 
 def cost(asked: Asked) -> None:
@@ -126,6 +160,8 @@ EXPERIMENTS: dict[str, Callable[[Asked], None]] = {
     "theory": theory,
     "dip": dip,
     "cost": cost,
+    "auto": auto,
+    "robust": robust,
 }
 """Experiments that are not a table of noise cases, by name."""
 
