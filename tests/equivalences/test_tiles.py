@@ -161,7 +161,7 @@ def test_own_models_are_blended(cube, monkeypatch):
         schedule = Schedule(10, 1.0)
         return Model((Term(prox),), schedule, central="data", output=0)
 
-    entry = models.Entry("own", build, None, "", False, None)
+    entry = models.Entry("own", build, None, "", False, False, None)
     known = models.registry() | {"own": entry}
     monkeypatch.setattr(models, "registry", lambda: known)
     clean = scenes.synthetic(4, 150, 20, rng=np.random.default_rng(7)).data
