@@ -7,7 +7,7 @@ DOCS   := $(VENV)/.installed-docs
 # Two cores: one torch thread per test process.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: demo test test-slow lint format docs figures bench clean
+.PHONY: demo test test-slow fuzz lint format docs figures bench clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -26,6 +26,9 @@ test: $(STAMP)
 
 test-slow: $(STAMP)
 	$(PYTEST) -m slow
+
+fuzz: $(STAMP)
+	DLW_FUZZ=2000 $(PYTEST) -n 2 tests/fuzz tests/io/test_faults.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

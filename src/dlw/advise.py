@@ -127,16 +127,24 @@ def striped_lines(
     return found
 
 
-def impulse_share(residual: NDArray[Any], lines: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Share of the voxels of every band that are far off the restored image, broken columns left out.
+def far_off(residual: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where (band, row, col) the residual is larger than four deviations and a fifth of the range.
 
-    Far is four deviations and a fifth of the signal range. The deviation comes from the lower
-    quartile of |residual|, which up to seven tenths of impulses leave alone. In a band with noise of
-    a quarter of the range nothing is far.
+    The deviation comes from the lower quartile of |residual|, which up to seven tenths of impulses
+    leave alone.
     """
     size = np.abs(residual)
     scale = np.quantile(size, 0.25, axis=(1, 2), keepdims=True) / 0.3186
-    far = (size > np.maximum(4 * scale, 0.2)) & ~lines[:, None, :]
+    far: NDArray[np.bool_] = size > np.maximum(4 * scale, 0.2)
+    return far
+
+
+def impulse_share(residual: NDArray[Any], lines: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Share of the voxels of every band that are far off the restored image, broken columns left out.
+
+    In a band with noise of a quarter of the range nothing is far.
+    """
+    far = far_off(residual) & ~lines[:, None, :]
     kept = np.maximum((~lines).sum(1) * residual.shape[1], 1)
     share: NDArray[np.float64] = far.sum((1, 2)) / kept
     return share

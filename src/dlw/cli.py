@@ -26,6 +26,7 @@ from .options import (
     In,
     JsonOption,
     KeyOption,
+    MemoryOption,
     ModelOption,
     NodataOption,
     Out,
@@ -50,6 +51,11 @@ from .view.command import register as register_view
 if TYPE_CHECKING:
     from .cube import Cube
     from .denoising import Range, Result, Strength
+    from .io import CubeFile
+    from .large import Options
+    from .products import Outputs
+    from .scratch import Executor
+    from .tiles import Plan
     from .weighting import Source
 
 app = typer.Typer(
@@ -107,23 +113,76 @@ def denoise(
     save_weights: Annotated[
         str | None, typer.Option("--save-weights", metavar="FILE", help="Write the weights too.")
     ] = None,
+    save_flags: Annotated[
+        str | None,
+        typer.Option(
+            "--save-flags",
+            metavar="FILE",
+            help="Write uint8 flags: 1 nodata, 2 dead, 4 impulse, 8 stripe, 16 saturated.",
+        ),
+    ] = None,
+    save_report: Annotated[
+        str | None, typer.Option("--save-report", metavar="FILE", help="Write the report as JSON.")
+    ] = None,
+    quicklook: Annotated[
+        str | None,
+        typer.Option("--quicklook", metavar="PNG", help="Draw before, after, weights and spectra."),
+    ] = None,
+    fill: Annotated[
+        bool, typer.Option("--fill", help="Fill voxels that were not measured by the model.")
+    ] = False,
+    memory: MemoryOption = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, help="Processes that work on tiles (needs dlw[scale])."),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", metavar="ADDRESS", help="A Dask scheduler, tcp://host:port."),
+    ] = None,
     as_json: JsonOption = False,
     strict: StrictOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Restore a noisy cube, and write it as the input was stored."""
-    from . import io
+    """Restore a noisy cube, and write it as the input was stored.
 
-    check_places([target, save_weights], overwrite, source)
+    A cube that does not fit in memory is worked on in tiles, with scratch files in a hidden folder
+    beside the output; if the run is cut short, the same command goes on where it was.
+    """
+    from . import io, large
+    from .executors import executor
+    from .products import Outputs
+
+    outputs = Outputs(save_weights, save_flags, save_report, quicklook)
+    check_places([target, save_weights, save_flags], overwrite, source)
+    check_places([save_report, quicklook], overwrite)
     limits, amount = parse_range(range), _strength(strength)
     chosen = _source(model, weights, 1.0 if amount == "auto" else amount, rank, denoiser)
-    if chosen is None and save_weights is not None:
+    if chosen is None and (save_weights, fill) != (None, False):
         raise _no_weights(model)
-    cube = io.open_cube(source, key=key, axes=axes, nodata=nodata)
+    silent = quiet or as_json
+    with io.open_source(source, key=key, axes=axes, nodata=nodata) as file:
+        if chosen is not None and not auto:
+            options = large.Options(
+                model, chosen, amount, _rank(rank), schedule.value, limits, seed, fill, denoiser
+            )
+            plan = large.plan_for(file.shape, options, memory, force=bool(workers or scheduler))
+            if plan.tiled:
+                with executor(workers, scheduler) as work:
+                    done = _in_tiles(
+                        file, target, options, plan, outputs, overwrite, work, silent, strict
+                    )
+                written = None if done["clipped_voxels"] is None else target
+                _told(done, file, source, written, save_weights, as_json, quiet, strict)
+                return
+        if workers or scheduler:
+            raise BadOption(
+                "--workers and --scheduler work on tiles, which --auto and rivals do not"
+            )
+        cube = file.cube()
     io.check_save(target, cube)
-    if save_weights is not None:
-        io.check_save(save_weights, as_float32(cube, cube.data, "weights"))
-    console.notes(cube, quiet or as_json)
+    outputs.check(cube)
+    console.notes(cube, silent)
     if auto:
         from .advise import advise
         from .models import find
@@ -133,22 +192,60 @@ def denoise(
         rank = str(found.rank) if find(model).takes_rank else None
         chosen = _source(model, found.network, amount, rank)
     result = _solve(
-        cube, model, chosen, amount, rank, schedule, limits, seed, quiet or as_json, denoiser
+        cube, model, chosen, amount, rank, schedule, limits, seed, silent, denoiser, fill
     )
     failed = strict and not result.report.converged
     clipped = None
     if not failed:
         clipped = io.save_cube(result.cube, target, overwrite=overwrite)
-        if save_weights is not None:
-            map_ = as_float32(cube, result.weights, "weights")
-            io.save_cube(map_, save_weights, overwrite=overwrite)
-    written = None if failed else target
+        outputs.save(result, limits, overwrite, clipped)
+    report = result.report.as_dict() | {"clipped_voxels": clipped}
+    _told(report, cube, source, None if failed else target, save_weights, as_json, quiet, strict)
+
+
+def _in_tiles(
+    file: CubeFile,
+    target: str,
+    options: Options,
+    plan: Plan,
+    outputs: Outputs,
+    overwrite: bool,
+    work: Executor,
+    silent: bool,
+    strict: bool,
+) -> dict[str, Any]:
+    """The whole way from file to file by windows; returns the report."""
+    from .products import denoise_file
+
+    if not silent:
+        console.notes(file, silent)
+        console.err.print(f"dlw: plan: {plan}", markup=False)
+        if not file.lazy:
+            console.err.print("dlw: note: this format is read whole; convert it to ENVI or Zarr")
+    with console.stages(silent) as watch:
+        return denoise_file(file, target, options, plan, outputs, overwrite, work, watch, strict)
+
+
+def _told(
+    report: dict[str, Any],
+    cube: Cube | CubeFile,
+    source: str,
+    target: str | None,
+    save_weights: str | None,
+    as_json: bool,
+    quiet: bool,
+    strict: bool,
+) -> None:
+    """Say what was done."""
+    from .denoising import Report
+
+    clipped = report["clipped_voxels"]
+    done = Report(**{k: v for k, v in report.items() if k != "clipped_voxels"})
     if as_json:
-        extra = {"input": source, "output": written, "clipped_voxels": clipped}
-        console.print_json({**result.report.as_dict(), **extra})
-    elif not quiet and not failed:
-        console.summary(console.facts(result.report, cube, target, clipped or 0, save_weights))
-    console.finish(result.report, strict, quiet)
+        console.print_json({**report, "input": source, "output": target})
+    elif not quiet and target is not None:
+        console.summary(console.facts(done, cube, target, clipped or 0, save_weights))
+    console.finish(done, strict, quiet)
 
 
 @app.command()
@@ -322,6 +419,7 @@ def _solve(
     seed: int | None,
     silent: bool,
     denoiser: str | None = None,
+    fill: bool = False,
 ) -> Result:
     from . import models as registered
     from .denoising import denoise as run_denoise
@@ -354,6 +452,7 @@ def _solve(
             range=limits,
             seed=seed,
             watch=watch,
+            fill=fill,
         )
 
 

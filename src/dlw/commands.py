@@ -20,6 +20,7 @@ from .options import (
     OverwriteOption,
     QuietOption,
     RangeOption,
+    WeightsOption,
     as_float32,
     check_places,
     parse_range,
@@ -304,6 +305,57 @@ def score(
     )
 
 
+def audit(
+    source: In,
+    restored: Annotated[str, typer.Argument(metavar="OUT", help="The same cube, denoised.")],
+    weights: WeightsOption = "N+T+TS",
+    picture: Annotated[
+        str | None,
+        typer.Option("--map", metavar="PNG", help="Draw how much every pixel was changed."),
+    ] = None,
+    range_: RangeOption = "auto",
+    key: KeyOption = None,
+    axes: AxesOption = None,
+    nodata: NodataOption = None,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Was it only noise? Looks at what denoising took away, weighted and whitened, band by band.
+
+    Noise alone has mean 0, variance about 1 and no correlation of neighbours.
+    """
+    from . import io
+    from .denoising import predict_weights
+    from .products import audit as look
+
+    check_places([picture], overwrite)
+    limits = parse_range(range_)
+    a = io.open_cube(source, key=key, axes=axes, nodata=nodata)
+    b = io.open_cube(restored, key=key, axes=axes, nodata=nodata)
+    found = look(a, b, predict_weights(a, weights, range=limits), limits)
+    if picture is not None:
+        found.save_map(picture, overwrite=overwrite)
+    if as_json:
+        facts = {"input": source, "output": restored, "weights": weights, "map": picture}
+        console.print_json({**facts, **found.as_dict()})
+        return
+    rows = [
+        (
+            f"band {f.band}",
+            f"mean {f.mean:+.3f}, variance {f.variance:.2f}, correlation of neighbours "
+            f"{f.autocorrelation:+.3f}" + ("; structured: removed signal?" if f.structured else ""),
+        )
+        for f in found.bands
+    ]
+    console.table(("band", "whitened residual"), rows)
+    count = len(found.structured)
+    console.out.print(
+        f"{count} of {len(found.bands)} bands have a structured residual"
+        + (": signal may have been removed there" if count else ""),
+        markup=False,
+    )
+
+
 def import_weights(
     checkpoint: Annotated[str, typer.Argument(metavar="FILE.pth", help="Released checkpoint.")],
     target: Annotated[str, typer.Argument(metavar="OUT.safetensors", help="Network to write.")],
@@ -361,5 +413,5 @@ def _comparable(clean: str, a: Cube, restored: str, b: Cube, scale: bool) -> tup
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    for command in (info, advise, convert, models, nets, noise, score, import_weights):
+    for command in (info, advise, convert, models, nets, noise, score, audit, import_weights):
         app.command(command.__name__.replace("_", "-"))(command)

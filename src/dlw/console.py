@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,8 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from .advise import Advice
-    from .cube import Cube
     from .denoising import Report
+    from .io.source import Described
     from .solver import State
 
 OK, USAGE, NOT_CONVERGED, RESOURCE, UNEXPECTED, INTERRUPTED = 0, 1, 3, 4, 70, 130
@@ -50,6 +51,35 @@ def progress(steps: int | None, silent: bool) -> Iterator[Callable[[State], None
         yield watch
 
 
+@contextmanager
+def stages(silent: bool) -> Iterator[Callable[[str, int, int], None] | None]:
+    """The stages of a run in tiles: a bar each on a terminal, a line every ten seconds in a log."""
+    if silent:
+        yield None
+        return
+    if not err.is_terminal:
+        last = time.monotonic()
+
+        def line(stage: str, done: int, count: int) -> None:
+            nonlocal last
+            if time.monotonic() - last > 10:
+                last = time.monotonic()
+                err.print(f"dlw: {stage}: {done} of {count}", markup=False)
+
+        yield line
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=err, transient=True) as bar:
+        task = bar.add_task("copy")
+
+        def watch(stage: str, done: int, count: int) -> None:
+            bar.update(task, description=stage, completed=done, total=count)
+
+        yield watch
+
+
 def finish(report: Report, strict: bool, quiet: bool) -> None:
     """Say that the solver fell short; that is an error if asked for."""
     if report.converged:
@@ -64,7 +94,7 @@ def finish(report: Report, strict: bool, quiet: bool) -> None:
 
 
 def facts(
-    report: Report, cube: Cube, target: str, clipped: int, save_weights: str | None
+    report: Report, cube: Described, target: str, clipped: int, save_weights: str | None
 ) -> dict[str, Any]:
     return {
         "model": report.title,
@@ -122,7 +152,7 @@ def _few(numbers: Sequence[int], most: int = 6) -> str:
     return text + (f" and {len(numbers) - most} more" if len(numbers) > most else "")
 
 
-def bands(used: int, skipped: Mapping[int, str], cube: Cube, most: int = 8) -> str:
+def bands(used: int, skipped: Mapping[int, str], cube: Described, most: int = 8) -> str:
     """How many bands were used, and which were not (numbered from 0) and why."""
     text = f"{used} of {cube.bands} used"
     if not skipped:
@@ -135,7 +165,7 @@ def bands(used: int, skipped: Mapping[int, str], cube: Cube, most: int = 8) -> s
     return f"{text} (skipped, from 0: {', '.join(named + more)})"
 
 
-def notes(cube: Cube, silent: bool) -> None:
+def notes(cube: Described, silent: bool) -> None:
     for note in () if silent else cube.metadata.get("notes", ()):
         err.print(f"dlw: note: {note}", markup=False)
 
@@ -167,15 +197,15 @@ def table(head: tuple[str, str] | None, rows: Sequence[tuple[str, str]]) -> None
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    print(json.dumps(_plain(value), indent=2, allow_nan=False))
+    print(json.dumps(plain_values(value), indent=2, allow_nan=False))
 
 
-def _plain(value: Any) -> Any:
+def plain_values(value: Any) -> Any:
     """Only what JSON knows: infinity and NaN become null."""
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): plain_values(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [plain_values(v) for v in value]
     if hasattr(value, "item"):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -19,6 +20,7 @@ from torch import Tensor
 from . import framelet, store
 from .errors import BadOption, unknown_name
 from .nets.ffdnet import FFDNet
+from .prox import Small, Spread
 
 Denoiser = Callable[[Tensor, float], Tensor]
 """(image (..., band, row, col), sigma) -> image of the same shape."""
@@ -125,7 +127,7 @@ GREY: dict[str, GreyDenoiser] = {"framelet": framelet.denoise, "gauss": in_unit(
 """Denoisers of grey images by name."""
 
 
-def eigen(denoise: GreyDenoiser = grey, rank: Rank = 4) -> Denoiser:
+def eigen(denoise: GreyDenoiser = grey, rank: Rank = 4) -> Eigen:
     """A denoiser of cubes from one of grey images.
 
     The cube is projected on its first ``rank`` spectral components. Their basis is orthonormal, so
@@ -137,21 +139,61 @@ def eigen(denoise: GreyDenoiser = grey, rank: Rank = 4) -> Denoiser:
         rank: number of components, at most the number of bands; "auto" takes those that stand out of
             white noise of level sigma.
     """
-    if rank != "auto" and rank < 1:
-        raise BadOption(f"the rank of the eigenimages must be at least 1 or 'auto', not {rank}")
+    return Eigen(denoise, rank)
 
-    def restore(x: Tensor, sigma: float) -> Tensor:
+
+@dataclass(frozen=True)
+class Eigen:
+    """See :func:`eigen`."""
+
+    denoise: GreyDenoiser = grey
+    rank: Rank = 4
+
+    def __post_init__(self) -> None:
+        if self.rank != "auto" and self.rank < 1:
+            raise BadOption(
+                f"the rank of the eigenimages must be at least 1 or 'auto', not {self.rank}"
+            )
+
+    def __call__(self, x: Tensor, sigma: float) -> Tensor:
         if x.dim() > 3:
             flat = x.reshape(-1, *x.shape[-3:])
-            return torch.stack([restore(cube, sigma) for cube in flat]).view_as(x)
-        basis = components(x, rank, sigma)
-        images = torch.tensordot(basis.T, x, 1)
-        if sigma > 0:
-            images = in_unit(denoise)(images, images.new_full((len(images),), sigma))
-        out: Tensor = torch.tensordot(basis, images, 1)
+            return torch.stack([self(cube, sigma) for cube in flat]).view_as(x)
+        basis = components(x, self.rank, sigma)
+        out: Tensor = torch.tensordot(basis, self.images(torch.tensordot(basis.T, x, 1), sigma), 1)
         return out
 
-    return restore
+    def images(self, images: Tensor, sigma: float) -> Tensor:
+        """The eigenimages, denoised."""
+        if sigma <= 0:
+            return images
+        return in_unit(self.denoise)(images, images.new_full((len(images),), sigma))
+
+    def spread(self, sigma: Callable[[float], float]) -> Spread:
+        """In stages: the sums give the components, the few images are the eigenimages.
+
+        Args:
+            sigma: the noise level for a step t.
+        """
+
+        def settle(total: Tensor, t: float, small: Small) -> Small:
+            return components_of(total, self.rank, sigma(t))
+
+        def apply(v: Tensor, t: float, small: Small, images: Tensor | None) -> Tensor:
+            assert images is not None
+            made: Tensor = torch.tensordot(small.to(images), images, 1)
+            return made
+
+        return Spread(
+            lambda v, t, small, images: spectral_sums(v),
+            settle,
+            apply,
+            low=lambda v, small: torch.tensordot(small.T.to(v), v, 1),
+            mix=lambda images, t, small, old: self.images(images, sigma(t)),
+            first=lambda total, shape: components_of(total, self.rank, 0.0),
+            first_part=spectral_sums,
+            room=40 * (4 if self.rank == "auto" else self.rank),
+        )
 
 
 @torch.no_grad()
@@ -161,13 +203,24 @@ def components(x: Tensor, rank: Rank, sigma: float) -> Tensor:
     Every sign is such that the eigenimage has a positive mean, so that reordering the bands
     reorders the result.
     """
+    return components_of(spectral_sums(x), rank, sigma).to(x.dtype)
+
+
+def spectral_sums(x: Tensor) -> Tensor:
+    """Sums over pixels x_b x_c, x_b and 1, as columns (band, band + 2) in float64."""
     flat = x.flatten(1).double()
-    values, vectors = torch.linalg.eigh(flat @ flat.T)
+    bands, pixels = flat.shape
+    count = flat.new_full((bands, 1), pixels)
+    return torch.cat([flat @ flat.T, flat.sum(1, keepdim=True), count], 1)
+
+
+def components_of(sums: Tensor, rank: Rank, sigma: float) -> Tensor:
+    """The components from the sums over the pixels."""
+    bands = len(sums)
+    values, vectors = torch.linalg.eigh(sums[:, :bands])
     if rank == "auto":
-        bands, pixels = flat.shape
         # The largest eigenvalue of pure noise (Marchenko and Pastur).
-        edge = (sigma * (math.sqrt(pixels) + math.sqrt(bands))) ** 2
+        edge = (sigma * (math.sqrt(float(sums[0, -1])) + math.sqrt(bands))) ** 2
         rank = max(1, int((values > edge).sum()))
     basis: Tensor = vectors.flip(1)[:, :rank]
-    sign = torch.where((basis.T @ flat.sum(1)) < 0, -1.0, 1.0)
-    return (basis * sign).to(x.dtype)
+    return basis * torch.where(basis.T @ sums[:, bands] < 0, -1.0, 1.0)

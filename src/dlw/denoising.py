@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import html
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -57,6 +57,7 @@ class Report:
     versions: dict[str, str]
     threads: int
     choice: dict[str, Any] | None = None
+    tiling: dict[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -131,18 +132,29 @@ def usable_bands(cube: Cube) -> tuple[NDArray[np.bool_], dict[int, str]]:
     """Which bands can be denoised, and why the others cannot (band number -> reason)."""
     skipped: dict[int, str] = {}
     for b, (band, ok) in enumerate(zip(cube.data, cube.valid, strict=True)):
-        if not cube.good_bands[b]:
-            skipped[b] = "marked bad"
-        elif not ok.any():
-            skipped[b] = "no valid voxel"
-        elif band[ok].min() == band[ok].max():
-            skipped[b] = "constant"
+        why = unusable(band, ok, bool(cube.good_bands[b]))
+        if why:
+            skipped[b] = why
     use = np.ones(cube.bands, bool)
     use[list(skipped)] = False
+    check_some(use, skipped)
+    return use, skipped
+
+
+def unusable(band: NDArray[np.float32], ok: NDArray[np.bool_], good: bool) -> str:
+    """Why a band cannot be denoised, or ""."""
+    if not good:
+        return "marked bad"
+    if not ok.any():
+        return "no valid voxel"
+    return "constant" if band[ok].min() == band[ok].max() else ""
+
+
+def check_some(use: NDArray[np.bool_], skipped: Mapping[int, str]) -> None:
+    """Refuse a cube without a band that can be denoised."""
     if not use.any():
         reasons = ", ".join(sorted(set(skipped.values())))
-        raise NothingToDenoise(f"none of the {cube.bands} bands can be denoised ({reasons})")
-    return use, skipped
+        raise NothingToDenoise(f"none of the {len(use)} bands can be denoised ({reasons})")
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,6 +199,8 @@ def denoise(
     truth: Truth | None = None,
     seed: int | None = None,
     watch: Callable[[State], None] | None = None,
+    memory: str | int | None = None,
+    fill: bool = False,
 ) -> Result:
     """Restore a noisy cube.
 
@@ -215,7 +229,11 @@ def denoise(
         truth: the true noise, for ``weights="oracle"``.
         seed: recorded in the report; of the models only the deep image prior draws random numbers,
             and some rivals do.
-        watch: called with the solver's state after every step.
+        watch: called with the solver's state after every step (of a cube that is solved whole).
+        memory: a limit such as "2G"; a cube that needs more is worked on in tiles
+            (:mod:`dlw.tiles`), with scratch files in the folder for temporary files.
+            Three quarters of the machine's memory when None.
+        fill: give voxels that were not measured the values of the model; they count as valid then.
 
     >>> rng = np.random.default_rng(0)
     >>> noisy = 0.5 + 0.1 * rng.standard_normal((4, 16, 16))
@@ -245,8 +263,17 @@ def denoise(
             cube, model, range=range, rank=known, seed=seed, denoiser=denoiser
         )
     source = resolve(weights, truth)
+    if memory is not None or cube.data.nbytes > 2**28:
+        from . import large
+
+        options = large.Options(
+            model, source, strength, rank, schedule, range, seed, fill, denoiser
+        )
+        cut = large.plan_for(cube.shape, options, memory)
+        if cut.tiled:
+            return large.denoise_cube(cube, options, cut)
     ready = prepare(cube, range)
-    source = _on_bands(source, ready.use)
+    source = on_bands(source, ready.use)
     original = wants_original(source)
     entry = models.find(model, original=original, rank=rank, denoiser=denoiser)
     t0 = time.perf_counter()
@@ -266,7 +293,7 @@ def denoise(
         strength = choice.strength
         spent["strength"] = time.perf_counter() - t0
     built = build(strength)
-    plan = _schedule(schedule, built.schedule)
+    plan = chosen_schedule(schedule, built.schedule)
     x: Tensor | None = None
     solution: Solution | None = None
     for _ in _range(source.rounds):
@@ -280,7 +307,7 @@ def denoise(
         spent["solve"] += time.perf_counter() - t1
     assert solution is not None
     assert x is not None
-    restored = _put_back(cube, ready, x)
+    restored = _put_back(cube, ready, x, fill)
     full = np.zeros(cube.shape, np.float32)
     full[ready.use] = w.numpy()
     spent["total"] = time.perf_counter() - begin
@@ -291,7 +318,7 @@ def denoise(
         rank=built.rank,
         strength=strength,
         weights=source.name,
-        networks=_networks(source)
+        networks=networks_of(source)
         | denoiser_network(denoiser or ("eigen" if entry.takes_denoiser else None)),
         schedule=asdict(plan),
         shape=cube.shape,
@@ -325,13 +352,13 @@ def _choose(
     """The strength for an image. Weights that follow the restored image are taken at strength 1."""
     for _ in _range(source.rounds - 1):
         built = build(1.0)
-        x = solve(Problem(built, ready.y, w), _schedule(schedule, built.schedule)).x
+        x = solve(Problem(built, ready.y, w), chosen_schedule(schedule, built.schedule)).x
         w = source(ready.y, ready.valid, x)
     return choose(
         build,
         ready.y,
         w,
-        lambda m: _schedule(schedule, m.schedule),
+        lambda m: chosen_schedule(schedule, m.schedule),
         caution=CAUTION if follows_noise(source) else 1.0,
     )
 
@@ -346,7 +373,7 @@ def predict_weights(
     """The weight map of a cube alone (0 on invalid voxels and unused bands), shape of the cube."""
     cube = as_cube(cube)
     ready = prepare(cube, range)
-    source = _on_bands(resolve(weights, truth), ready.use)
+    source = on_bands(resolve(weights, truth), ready.use)
     if source.rounds > 1:
         raise BadOption(
             f"the weights '{source.name}' need a restored image; use denoise and take result.weights"
@@ -356,7 +383,8 @@ def predict_weights(
     return full
 
 
-def _schedule(wanted: ScheduleName | Schedule, paper: Schedule) -> Schedule:
+def chosen_schedule(wanted: ScheduleName | Schedule, paper: Schedule) -> Schedule:
+    """The schedule a user means."""
     if isinstance(wanted, Schedule):
         return wanted
     if wanted == "paper":
@@ -366,25 +394,24 @@ def _schedule(wanted: ScheduleName | Schedule, paper: Schedule) -> Schedule:
     raise BadOption(f"schedule must be 'paper' or 'converged', not '{wanted}'")
 
 
-def _put_back(cube: Cube, ready: Prepared, x: Tensor) -> Cube:
-    """Undo scaling and selection; voxels that were not measured keep what they held."""
+def _put_back(cube: Cube, ready: Prepared, x: Tensor, fill: bool = False) -> Cube:
+    """Undo scaling and selection; voxels that were not measured keep what they held, or are filled."""
     unit = np.zeros(cube.shape, np.float32)
     unit[ready.use] = x.numpy()
     values = ready.limits.from_unit(unit)
-    touched = cube.valid & ready.use[:, None, None]
-    return cube.with_data(np.where(touched, values, cube.data))
+    touched = (cube.valid | fill) & ready.use[:, None, None]
+    restored = cube.with_data(np.where(touched, values, cube.data))
+    return replace(restored, valid=cube.valid | touched) if fill else restored
 
 
-def _on_bands(source: Source, use: NDArray[np.bool_]) -> Source:
+def on_bands(source: Source, use: NDArray[np.bool_]) -> Source:
     """Cut arrays and truths that cover the whole cube to the bands in use."""
-    from dataclasses import replace
-
     from .weighting import Given, Oracle
 
     if use.all():
         return source
     if isinstance(source, Product):
-        return Product(tuple(_on_bands(s, use) for s in source.sources))
+        return Product(tuple(on_bands(s, use) for s in source.sources))
     if (
         isinstance(source, Given)
         and source.values.dim() == 3
@@ -404,12 +431,13 @@ def denoiser_network(denoiser: denoisers.Spec | None) -> dict[str, str]:
     return {str(denoiser): sha256} if sha256 else {}
 
 
-def _networks(source: Source) -> dict[str, str]:
+def networks_of(source: Source) -> dict[str, str]:
+    """The networks behind the weights, by name, with their hashes."""
     from .weighting import Net
 
     if isinstance(source, Product):
         found: dict[str, str] = {}
         for s in source.sources:
-            found |= _networks(s)
+            found |= networks_of(s)
         return found
     return {source.name: source.sha256} if isinstance(source, Net) else {}

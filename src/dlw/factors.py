@@ -11,15 +11,16 @@ passes for B with the reweighted group threshold of the logarithm.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .errors import BadOption
 from .operators import BAND, COL, ROW, gradient
-from .prox import leading, unfold_bands
+from .prox import leading, leading_of, unfold_bands
 
 
 class Factors(NamedTuple):
@@ -49,11 +50,14 @@ def scattered(y: Tensor, rank: int) -> Factors:
     """
 
     def spread(*shape: int) -> Tensor:
-        k = torch.arange(1, math.prod(shape) + 1, dtype=torch.float64, device=y.device)
-        values = (k * k * (0.5 * (1.0 + math.sqrt(5.0)))).frac().view(shape)
-        return values.to(y.dtype).expand(*y.shape[:-3], *shape)
+        return scattered_numbers(shape).to(y).expand(*y.shape[:-3], *shape)
 
     return Factors(spread(y.shape[-3], rank), spread(rank, *y.shape[-2:]))
+
+
+def scattered_numbers(shape: Sequence[int]) -> Tensor:
+    k = torch.arange(1, math.prod(shape) + 1, dtype=torch.float64)
+    return (k * k * (0.5 * (1.0 + math.sqrt(5.0)))).frac().view(*shape)
 
 
 @dataclass(frozen=True)
@@ -79,63 +83,90 @@ class FactorPenalty:
         if torch.is_grad_enabled() and v.requires_grad:
             # Eigenvectors have no derivative where eigenvalues coincide; in A'A = I all do.
             raise BadOption("a product of factors (lrtfdfr) has no gradient; train through others")
-        spectra = update_spectra(v, old, t * self.smooth, self.inertia)
-        maps = update_maps(
-            v, Factors(spectra, old.maps), t * self.edges, self.coupling, self.inertia, self.passes
-        )
-        new = Factors(spectra, maps)
+        maps = unfold_bands(old.maps).double()
+        pull = unfold_bands(v).to(maps) @ maps.mT
+        spectra = self.spectra(pull, maps @ maps.mT, old.spectra.to(maps), t).to(v.dtype)
+        low = torch.matmul(spectra.mT, unfold_bands(v)).view(old.maps.shape)
+        new = Factors(spectra, self.maps(low, Factors(spectra, old.maps), t))
         return new.image, new
 
+    def spectra(self, pull: Tensor, gram: Tensor, old: Tensor, t: float) -> Tensor:
+        """Solve  A B B' + (2 t smooth D'D + inertia) A = v B' + inertia old A  for A, in float64.
 
-def update_spectra(v: Tensor, old: Factors, smooth: float, inertia: float) -> Tensor:
-    """Solve  A B B' + (2 smooth D'D + inertia) A = v B' + inertia old A  for A.
+        B B' is diagonal in its eigenvectors, the periodic D'D along the bands in Fourier space.
 
-    B B' is diagonal in its eigenvectors, the periodic D'D along the bands in Fourier space.
-    """
-    maps = unfold_bands(old.maps).double()
-    values, rotation = torch.linalg.eigh(maps @ maps.mT)
-    right = unfold_bands(v).to(maps) @ maps.mT + inertia * old.spectra.to(maps)
-    bands = right.shape[-2]
-    symbol = gradient(BAND).symbol((bands, 1, 1)).to(right).view(bands, 1)
-    divisor = values.unsqueeze(-2) + 2.0 * smooth * symbol + inertia
-    turned = torch.fft.fft(right @ rotation, dim=-2) / divisor
-    spectra: Tensor = (torch.fft.ifft(turned, dim=-2).real @ rotation.mT).to(v.dtype)
-    return spectra
+        Args:
+            pull, gram: v B', (..., band, rank), and B B'.
+        """
+        values, rotation = torch.linalg.eigh(gram)
+        right = pull + self.inertia * old
+        bands = right.shape[-2]
+        symbol = gradient(BAND).symbol((bands, 1, 1)).to(right).view(bands, 1)
+        divisor = values.unsqueeze(-2) + 2.0 * t * self.smooth * symbol + self.inertia
+        turned = torch.fft.fft(right @ rotation, dim=-2) / divisor
+        spectra: Tensor = torch.fft.ifft(turned, dim=-2).real @ rotation.mT
+        return spectra
+
+    def maps(self, low: Tensor, old: Factors, t: float) -> Tensor:
+        """ADMM passes for  t edges sum log ||D_k B|| + 1/2 ||v - A B||^2 + inertia/2 ||B - old B||^2.
+
+        In the eigenvectors of A'A the channels of B decouple, and the norms over channels in the
+        penalty do not see the rotation: one turn before the passes and one after.
+
+        Args:
+            low: A'v, (..., rank, row, col).
+        """
+        values, rotation = torch.linalg.eigh((old.spectra.mT @ old.spectra).double())
+        turn = rotation.to(low.dtype)
+        shape, coupling = low.shape, self.coupling
+        right = torch.add(low, old.maps, alpha=self.inertia)
+        right = torch.matmul(turn.mT, unfold_bands(right)).view(shape)
+        d = gradient(ROW, COL)
+        symbol = coupling * d.symbol(shape[-3:])[..., : shape[-1] // 2 + 1]
+        divisor = values[..., None, None] + self.inertia
+        maps, dual = right, None
+        for k in range(self.passes):
+            maps = _divided(maps, divisor, symbol)
+            if k == self.passes - 1:
+                break
+            pull, dual = _threshold(d.apply(maps), dual, t * self.edges, coupling)
+            maps = right + d.adjoint(pull)
+        return torch.matmul(turn, unfold_bands(maps)).view(shape)
 
 
-def update_maps(
-    v: Tensor, old: Factors, edges: float, coupling: float, inertia: float, passes: int
-) -> Tensor:
-    """ADMM passes for  edges sum log ||D_k B|| + 1/2 ||v - A B||^2 + inertia/2 ||B - old B||^2.
+def _divided(r: Tensor, divisor: Tensor, symbol: Tensor) -> Tensor:
+    """r / (divisor + symbol) in Fourier space, channel by channel: the spectra take much room."""
+    out = torch.empty_like(r)
+    for k in range(r.shape[-3]):
+        reciprocal = 1.0 / (divisor[..., k, :, :] + symbol[0])
+        spectrum = torch.fft.rfft2(r[..., k, :, :]) * reciprocal.to(r.dtype)
+        out[..., k, :, :] = torch.fft.irfft2(spectrum, s=r.shape[-2:])
+    return out
 
-    In the eigenvectors of A'A the channels of B decouple, and the norms over channels in the
-    penalty do not see the rotation: one turn before the passes and one after.
-    """
-    values, rotation = torch.linalg.eigh((old.spectra.mT @ old.spectra).double())
-    turn = rotation.to(v.dtype)
-    shape = old.maps.shape
-    right = torch.matmul(turn.mT, torch.matmul(old.spectra.mT, unfold_bands(v)))
-    right = torch.add(right, torch.matmul(turn.mT, unfold_bands(old.maps)), alpha=inertia).view(
-        shape
-    )
-    d = gradient(ROW, COL)
-    symbol = coupling * d.symbol(shape[-3:])[..., : shape[-1] // 2 + 1]
-    reciprocal = (1.0 / (values[..., None, None] + inertia + symbol)).to(v.dtype)
-    pull: Tensor | None = None
-    dual: Tensor | None = None
-    maps = old.maps
-    for k in range(passes):
-        r = right if pull is None else right + d.adjoint(pull)
-        spectrum = torch.fft.rfft2(r) * reciprocal
-        maps = torch.fft.irfft2(spectrum, s=shape[-2:])
-        if k == passes - 1:
-            break
-        edge = d.apply(maps)
-        moved = edge if dual is None else torch.add(edge, dual, alpha=1.0 / coupling)
+
+ROWS = 64
+"""Rows of the maps that are thresholded at a time, in place."""
+
+
+def _threshold(
+    edge: Tensor, dual: Tensor | None, edges: float, coupling: float
+) -> tuple[Tensor, Tensor]:
+    """Copy and dual of the differences; returns coupling copy - dual and the dual, in place of both."""
+    dual = torch.zeros_like(edge) if dual is None else dual
+    for top in range(0, edge.shape[-2], ROWS):
+        rows = (..., slice(top, top + ROWS), slice(None))
+        moved = torch.add(edge[rows], dual[rows], alpha=1.0 / coupling)
         kept = log_soft(moved, edges / coupling)
-        dual = (moved - kept) * coupling
-        pull = torch.sub(coupling * kept, dual)
-    return torch.matmul(turn, unfold_bands(maps)).view(shape)
+        dual[rows] = moved.sub_(kept).mul_(coupling)
+        edge[rows] = kept.mul_(coupling).sub_(dual[rows])
+    return edge, dual
+
+
+def spectra_first(
+    first: Literal["leading", "scattered"], gram: Tensor, shape: Sequence[int], rank: int
+) -> Tensor:
+    """The spectra to start with, from the Gram matrix of y and its shape."""
+    return leading_of(gram, rank) if first == "leading" else scattered_numbers((shape[0], rank))
 
 
 def log_soft(v: Tensor, t: float) -> Tensor:

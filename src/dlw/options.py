@@ -82,6 +82,14 @@ AxesOption = Annotated[
 NodataOption = Annotated[
     float | None, typer.Option("--nodata", help="Stored value that means 'not measured'.")
 ]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Most memory to use, such as 2G; larger cubes are worked on in tiles.",
+    ),
+]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace existing outputs.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]

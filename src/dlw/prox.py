@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -46,7 +46,7 @@ def svt(v: Tensor, t: float, rank: int | None = None) -> Tensor:
     """
     if v.shape[-2] > v.shape[-1]:
         return svt(v.mT, t, rank).mT
-    gram = _gram(v)
+    gram = gram_of(v)
     # A float32 Gram matrix resolves singular values down to about 3e-4 of the largest.
     # Thresholds well above that do not need more; smaller ones get a float64 product.
     if v.dtype == torch.float32:
@@ -61,7 +61,7 @@ BLOCK = 4096
 """Pixels that a float32 Gram matrix adds up before the sum goes on in float64."""
 
 
-def _gram(v: Tensor) -> Tensor:
+def gram_of(v: Tensor) -> Tensor:
     """v v' of wide matrices. Blocks cost nothing and keep a long sum as exact as a short one."""
     n = v.shape[-1]
     if v.dtype != torch.float32 or n <= BLOCK:
@@ -166,49 +166,128 @@ def basis_soft(v: Tensor, t: float, basis: Tensor, adapt: bool = True) -> tuple[
     """
     scores = soft(basis.mT @ v, t)
     if adapt:
-        pull = torch.matmul(v, scores.mT)
-        size = torch.linalg.matrix_norm(pull)[..., None, None]
-        basis = polar(pull + basis * (1e-7 * size + torch.finfo(v.dtype).tiny))
+        basis = adapted(torch.matmul(v, scores.mT), basis)
     return torch.matmul(basis, scores), basis
+
+
+def adapted(pull: Tensor, basis: Tensor) -> Tensor:
+    """polar(pull), with the old basis where the pull is none."""
+    size = torch.linalg.matrix_norm(pull)[..., None, None]
+    return polar(pull + basis * (1e-7 * size + torch.finfo(torch.float32).tiny))
 
 
 def leading(v: Tensor, rank: int) -> Tensor:
     """The first ``rank`` left singular vectors of (..., band, pixel) matrices, largest first."""
-    vectors = torch.linalg.eigh(_gram(v).double()).eigenvectors
-    found: Tensor = vectors[..., -rank:].flip(-1).to(v.dtype)
-    return found
+    return leading_of(gram_of(v), rank).to(v.dtype)
+
+
+def leading_of(gram: Tensor, rank: int) -> Tensor:
+    """The same from the Gram matrix v v'."""
+    vectors: Tensor = torch.linalg.eigh(gram.double()).eigenvectors
+    return vectors[..., -rank:].flip(-1)
 
 
 class ProxMap(Protocol):
     def __call__(self, v: Tensor, t: float) -> Tensor: ...
 
 
+Small = Any
+"""Matrices that every part of an image shares, in a tuple, or None."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A prox in stages, for an image that is held in parts (strips of rows).
+
+    Its pixels are mixed through sums over all of them, and through a few images that are small
+    enough to be held whole. From v on a part, t, and what the step before left (``small`` matrices
+    and a part of the few ``images``):
+
+        total  = sum over the parts of part(v, t, small, images)
+        small  = settle(total, t, small)
+        images = mix(low(v, small), t, small, images)       of the whole image, where there is a mix
+        prox   = apply(v, t, small, images)
+
+    Attributes:
+        first: (sum of first_part(K y), (band, row, col)) -> small, before the first step.
+        first_part: K y on a part -> its share in a sum.
+        first_images: (band, row, col) -> images to start with; low(K y) where it is None.
+        room: numbers per pixel that ``mix`` holds at once.
+    """
+
+    part: Callable[[Tensor, float, Small, Tensor | None], Tensor]
+    settle: Callable[[Tensor, float, Small], Small]
+    apply: Callable[[Tensor, float, Small, Tensor | None], Tensor]
+    low: Callable[[Tensor, Small], Tensor] | None = None
+    mix: Callable[[Tensor, float, Small, Tensor], Tensor] | None = None
+    first: Callable[[Tensor, tuple[int, ...]], Small] = lambda total, shape: None
+    first_part: Callable[[Tensor], Tensor] = lambda v: v.new_zeros(1)
+    first_images: Callable[[tuple[int, ...]], Tensor] | None = None
+    room: int = 0
+
+
 @dataclass(frozen=True)
 class Penalty:
-    """A function g with its proximal map; ``value`` is g, ``prox`` is (v, t) -> prox_{t g}(v)."""
+    """A function g with its proximal map; ``value`` is g, ``prox`` is (v, t) -> prox_{t g}(v).
+
+    ``reach`` is the number of rows around a voxel that its prox depends on; where that is all of
+    them (None), ``spread`` may say how to find the prox of an image held in parts.
+    """
 
     name: str
     prox: ProxMap
     value: Callable[[Tensor], Tensor]
     convex: bool = True
+    reach: int | None = None
+    spread: Spread | None = None
 
     def scaled(self, strength: float) -> Penalty:
         """The penalty ``strength * g``."""
+        spread = self.spread
+        if spread is not None:
+            settle = spread.settle
+            spread = replace(spread, settle=lambda g, t, small: settle(g, t * strength, small))
         return Penalty(
             self.name,
             lambda v, t: self.prox(v, t * strength),
             lambda u: strength * self.value(u),
             self.convex,
+            self.reach,
+            spread,
         )
 
 
-L1 = Penalty("l1", soft, lambda u: u.abs().sum())
+L1 = Penalty("l1", soft, lambda u: u.abs().sum(), reach=0)
 """sum |u|, anisotropic total variation when applied to differences."""
 
-GROUP = Penalty("group", group_soft, lambda u: u.norm(dim=-4).sum())
+GROUP = Penalty("group", group_soft, lambda u: u.norm(dim=-4).sum(), reach=0)
 """sum over voxels of the 2-norm over the stacked differences: isotropic total variation."""
 
-NUCLEAR = Penalty("nuclear", svt_bands, lambda u: torch.linalg.svdvals(unfold_bands(u)).sum())
+
+def exact_gram(v: Tensor) -> Tensor:
+    """v v' of the band-by-pixel unfolding, in float64."""
+    wide = unfold_bands(v).double()
+    return wide @ wide.mT
+
+
+def spread_svt(rank: int | None = None) -> Spread:
+    """Singular value threshold in stages: the sum is the Gram matrix, the rest a matrix product."""
+
+    def settle(gram: Tensor, t: float, small: Small) -> Small:
+        return _Shrink.apply(gram, t, rank)  # type: ignore[no-untyped-call]
+
+    def apply(v: Tensor, t: float, small: Small, images: Tensor | None) -> Tensor:
+        return torch.matmul(small.to(v.dtype), unfold_bands(v)).view_as(v)
+
+    return Spread(lambda v, t, small, images: exact_gram(v), settle, apply)
+
+
+NUCLEAR = Penalty(
+    "nuclear",
+    svt_bands,
+    lambda u: torch.linalg.svdvals(unfold_bands(u)).sum(),
+    spread=spread_svt(),
+)
 """Sum of the singular values of the band-by-pixel unfolding."""
 
 
@@ -219,6 +298,7 @@ def nuclear_of_rank(rank: int) -> Penalty:
         lambda v, t: svt_bands(v, t, rank),
         NUCLEAR.value,
         convex=False,
+        spread=spread_svt(rank),
     )
 
 
@@ -240,7 +320,7 @@ def saturation_value(value_weight: float) -> Penalty:
         saturation, value = (p.square().sum((-4, -3)).sqrt().sum() for p in parts(u))
         return saturation + value_weight * value
 
-    return Penalty("saturation value", prox, total)
+    return Penalty("saturation value", prox, total, reach=0)
 
 
 SATURATION_VALUE = saturation_value(0.1)

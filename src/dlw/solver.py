@@ -29,7 +29,7 @@ from .errors import BadOption
 from .fidelity import Fidelity, weighted_l2
 from .gradient import checkpointed, fixed_point
 from .operators import Operator, identity, invert
-from .prox import Penalty
+from .prox import Penalty, Spread, exact_gram
 
 Carry = Any
 """What a term hands to its next prox: tensors in a (nested) tuple, or None."""
@@ -50,6 +50,8 @@ class Term:
         penalty: mu_i / mu, the weight of this copy relative to the schedule's mu.
         start: K y -> the first carry.
         held: the copy has this penalty whatever mu is, and no multiplier (see ``fidelity.l2``).
+        reach: rows around a voxel on which its prox depends; None: all, or not known.
+        spread: the prox in stages, for images held in parts.
     """
 
     prox: Callable[[Tensor, float, Carry], tuple[Tensor, Carry]]
@@ -58,6 +60,8 @@ class Term:
     penalty: float = 1.0
     start: Callable[[Tensor], Carry] = lambda v: None
     held: float | None = None
+    reach: int | None = None
+    spread: Spread | None = None
 
 
 def term(
@@ -65,7 +69,14 @@ def term(
 ) -> Term:
     """The term ``strength * g(K x)`` of a penalty without carried state."""
     scaled = g.scaled(strength)
-    return Term(lambda v, t, carry: (scaled.prox(v, t), carry), operator, scaled.value, penalty)
+    return Term(
+        lambda v, t, carry: (scaled.prox(v, t), carry),
+        operator,
+        scaled.value,
+        penalty,
+        reach=scaled.reach,
+        spread=scaled.spread,
+    )
 
 
 @dataclass(frozen=True)
@@ -144,16 +155,32 @@ class Model:
 
 
 @dataclass(frozen=True)
+class Whole:
+    """What a part of an image must know of the whole.
+
+    Attributes:
+        means: of every band, over the measured voxels.
+        norm, peak: largest singular value (band by pixel) and absolute value of the image.
+    """
+
+    means: Tensor
+    norm: float = math.nan
+    peak: float = math.nan
+
+
+@dataclass(frozen=True)
 class Problem:
     """A model, the noisy cube y and the weights w, all (..., band, row, col).
 
-    The seed is for a ``method`` that draws random numbers.
+    The seed is for a ``method`` that draws random numbers; ``whole`` is there if y is a part of a
+    larger image.
     """
 
     model: Model
     y: Tensor
     w: Tensor
     seed: int = 0
+    whole: Whole | None = None
 
     @cached_property
     def functions(self) -> tuple[Term, ...]:
@@ -171,6 +198,8 @@ class Problem:
         ok = (self.w > 0).expand_as(self.y)
         if bool(ok.all()):
             return self.y
+        if self.whole is not None:
+            return torch.where(ok, self.y, self.whole.means.to(self.y)[:, None, None])
         known = torch.where(ok, self.y, torch.zeros_like(self.y))
 
         def mean(*axes: int) -> Tensor:
@@ -178,6 +207,18 @@ class Problem:
 
         band = torch.where(ok.any(-1).any(-1)[..., None, None], mean(-2, -1), mean(-3, -2, -1))
         return torch.where(ok, self.y, band)
+
+    @property
+    def norm(self) -> float:
+        """The largest singular value of the image, band by pixel."""
+        if self.whole is not None:
+            return self.whole.norm
+        return norm_of(exact_gram(self.measured))
+
+    @property
+    def peak(self) -> float:
+        """The largest absolute value of the image."""
+        return float(self.measured.abs().amax()) if self.whole is None else self.whole.peak
 
     @property
     def central(self) -> int | None:
@@ -204,14 +245,17 @@ class Problem:
         held = any(self.functions[i].held is not None for i in self.copies)
         key = (mu if held else None, proximal)
         if key not in self._inverses:
-            parts = [(self.ratio(i, mu), self.functions[i].operator) for i in self.copies]
+            parts = self.weighted_operators(mu, proximal)
             if self.central is not None and any(k.axes for _, k in parts):
                 raise BadOption("a central function needs every operator to be the identity")
-            if proximal:
-                parts.append((proximal, identity))
             self._inverses.clear()
             self._inverses[key] = invert(parts, self.y.shape)
         return self._inverses[key]
+
+    def weighted_operators(self, mu: float, proximal: float = 0.0) -> list[tuple[float, Operator]]:
+        """(mu_i / mu, K_i) of every copy, and what keeps the image where it was."""
+        parts = [(self.ratio(i, mu), self.functions[i].operator) for i in self.copies]
+        return [*parts, (proximal, identity)] if proximal else parts
 
     @cached_property
     def _inverses(self) -> dict[tuple[float | None, float], Callable[[Tensor], Tensor]]:
@@ -226,6 +270,11 @@ class Problem:
                 raise BadOption("this model has a term without a formula for its value")
             total = total + t.value(t.operator.apply(x))
         return total
+
+
+def norm_of(gram: Tensor) -> float:
+    """The largest singular value behind a Gram matrix."""
+    return math.sqrt(float(torch.linalg.eigvalsh(gram).amax().clamp_min(0)))
 
 
 class State(NamedTuple):
@@ -265,10 +314,7 @@ class Solution(NamedTuple):
 def start(problem: Problem, schedule: Schedule, x: Tensor | None = None) -> State:
     """First state: x = y (or the given image), copies K x, multipliers 0."""
     x = problem.measured if x is None else x
-    kx = tuple(
-        f.operator.apply(x) if i in problem.copies else None
-        for i, f in enumerate(problem.functions)
-    )
+    kx = mapped(x, problem)
     zeros = tuple(
         torch.zeros_like(v) if v is not None and schedule.multipliers and f.held is None else None
         for v, f in zip(kx, problem.functions, strict=True)
@@ -281,32 +327,56 @@ def start(problem: Problem, schedule: Schedule, x: Tensor | None = None) -> Stat
 def step(s: State, p: Problem, schedule: Schedule) -> State:
     """One ADMM step; pure, and differentiable in y, w and the state."""
     for block in schedule.order:
-        s = _image(s, p, schedule.proximal) if block == "image" else _copies(s, p, p.groups[block])
+        s = update(s, p, schedule, block)
+    return finish(s, p, schedule)
+
+
+def update(s: State, p: Problem, schedule: Schedule, block: Block) -> State:
+    """One block of a step: the copies of the terms or of the data, or the image."""
+    if block == "image":
+        mean = p.inverse(s.mu, schedule.proximal)(right_side(s, p, schedule))
+        return centre(s._replace(x=mean), p, schedule)
+    return _copies(s, p, p.groups[block])
+
+
+def finish(s: State, p: Problem, schedule: Schedule) -> State:
+    """The end of a step: multipliers and penalty."""
     m = list(s.m)
     for i in p.copies:
         if s.m[i] is not None:
             # m + mu_i (u - K x)
             m[i] = torch.add(s.m[i], s.u[i] - s.kx[i], alpha=s.mu * p.ratio(i, s.mu))  # type: ignore
-    mu = min(s.mu * schedule.growth, schedule.largest)
-    return s._replace(m=tuple(m), mu=mu, k=s.k + 1)
+    return s._replace(m=tuple(m), mu=grown(s.mu, schedule), k=s.k + 1)
+
+
+def grown(mu: float, schedule: Schedule) -> float:
+    """The penalty after a step."""
+    return min(mu * schedule.growth, schedule.largest)
+
+
+def argument(s: State, p: Problem, i: int) -> tuple[Tensor, float]:
+    """Where the prox of the copy i is taken, K_i x - m_i / mu_i, and its step 1 / mu_i."""
+    m, kx = s.m[i], s.kx[i]
+    assert kx is not None
+    t = 1.0 / (s.mu * p.ratio(i, s.mu))
+    return (kx if m is None else torch.sub(kx, m, alpha=t)), t
 
 
 def _copies(s: State, p: Problem, indices: Sequence[int]) -> State:
     """u_i = prox_{g_i / mu_i}(K_i x - m_i / mu_i)."""
     u, carry = list(s.u), list(s.carry)
     for i in indices:
-        m, kx = s.m[i], s.kx[i]
-        assert kx is not None
-        t = 1.0 / (s.mu * p.ratio(i, s.mu))
-        v = kx if m is None else torch.sub(kx, m, alpha=t)
+        v, t = argument(s, p, i)
         u[i], carry[i] = p.functions[i].prox(v, t, carry[i])
     return s._replace(u=tuple(u), carry=tuple(carry))
 
 
-def _image(s: State, p: Problem, proximal: float) -> State:
-    """x = argmin c(x) + sum_i mu_i/2 ||K_i x - u_i - m_i/mu_i||^2 + mu proximal/2 ||x - old x||^2.
+def right_side(s: State, p: Problem, schedule: Schedule) -> Tensor:
+    """sum_i (mu_i / mu) K_i'(u_i + m_i/mu_i) + proximal old x, the right side of the image update
 
-    c is the central function, or 0.
+        x = argmin c(x) + sum_i mu_i/2 ||K_i x - u_i - m_i/mu_i||^2 + mu proximal/2 ||x - old x||^2
+
+    with the central function c, or 0. Its left side is ``Problem.inverse``.
     """
     r: Tensor | None = None
     for i in p.copies:
@@ -320,15 +390,26 @@ def _image(s: State, p: Problem, proximal: float) -> State:
             continue
         r = part if ratio == 1.0 else part * ratio
     assert r is not None
-    if proximal:
-        r = torch.add(r, s.x, alpha=proximal)
-    x = p.inverse(s.mu, proximal)(r)
-    carry = list(s.carry)
+    return torch.add(r, s.x, alpha=schedule.proximal) if schedule.proximal else r
+
+
+def centre(s: State, p: Problem, schedule: Schedule) -> State:
+    """The end of the image update: x, so far a mean of the copies, becomes the prox of c there."""
+    x, carry = s.x, list(s.carry)
     if p.central is not None:
-        t = 1.0 / (s.mu * (sum(p.ratio(i, s.mu) for i in p.copies) + proximal))
+        t = central_step(s, p, schedule)
         x, carry[p.central] = p.functions[p.central].prox(x, t, carry[p.central])
-    kx = tuple(f.operator.apply(x) if i in p.copies else None for i, f in enumerate(p.functions))
-    return s._replace(x=x, kx=kx, carry=tuple(carry))
+    return s._replace(x=x, kx=mapped(x, p), carry=tuple(carry))
+
+
+def central_step(s: State, p: Problem, schedule: Schedule) -> float:
+    """1 / (sum_i mu_i + mu proximal), the step of the prox of the central function."""
+    return 1.0 / (s.mu * (sum(p.ratio(i, s.mu) for i in p.copies) + schedule.proximal))
+
+
+def mapped(x: Tensor, p: Problem) -> tuple[Tensor | None, ...]:
+    """K_i x of every function that has a copy."""
+    return tuple(f.operator.apply(x) if i in p.copies else None for i, f in enumerate(p.functions))
 
 
 def output(s: State, p: Problem) -> Tensor:
@@ -348,7 +429,18 @@ def residuals(old: State, new: State, p: Problem) -> Residuals:
     ||sum_i mu_i K_i'(u_i - old u_i)|| / max_i ||K_i'm_i||. The maximum replaces ||sum_i K_i'm_i||,
     which is zero at the solution when there is no central function.
     """
-    gap = size_u = size_kx = pull = 0.0
+    return residuals_of(residual_sums(old, new, p))
+
+
+@torch.no_grad()
+def residual_sums(old: State, new: State, p: Problem, rows: slice = slice(None)) -> list[float]:
+    """Sums of squares behind the residuals, over some rows: u - K x, u, K x, the change, every K'm."""
+
+    def square(v: Tensor) -> float:
+        return float(v[..., rows, :].square().sum())
+
+    gap = size_u = size_kx = 0.0
+    pull: list[float] = []
     change: Tensor | None = None
     for i in p.copies:
         f, u, kx, m = p.functions[i], new.u[i], new.kx[i], new.m[i]
@@ -356,38 +448,59 @@ def residuals(old: State, new: State, p: Problem) -> Residuals:
             continue
         assert u is not None
         assert kx is not None
-        gap += float((u - kx).square().sum())
-        size_u += float(u.square().sum())
-        size_kx += float(kx.square().sum())
+        gap, size_u, size_kx = gap + square(u - kx), size_u + square(u), size_kx + square(kx)
         moved = f.operator.adjoint(u - old.u[i]) * (old.mu * f.penalty)  # type: ignore[operator]
         change = moved if change is None else change + moved
         if m is not None:
-            pull = max(pull, float(f.operator.adjoint(m).norm()))
+            pull.append(square(f.operator.adjoint(m)))
     assert change is not None
+    return [gap, size_u, size_kx, square(change), *pull]
+
+
+def residuals_of(sums: Sequence[float]) -> Residuals:
+    """The residuals from their sums."""
+    gap, size_u, size_kx, change, *pull = sums
     tiny = 1e-30
     primal = math.sqrt(gap / max(size_u, size_kx, tiny))
-    return Residuals(primal, float(change.norm()) / max(pull, tiny))
+    return Residuals(primal, math.sqrt(change) / max(math.sqrt(max(pull, default=0.0)), tiny))
 
 
 @torch.no_grad()
 def changes(old: State, new: State, p: Problem) -> Residuals:
     """The relative change of the output in one step, in both places."""
-    before = output(old, p)
-    change = float((output(new, p) - before).norm()) / max(float(before.norm()), 1e-30)
+    return changes_of(change_sums(old, new, p))
+
+
+@torch.no_grad()
+def change_sums(old: State, new: State, p: Problem, rows: slice = slice(None)) -> list[float]:
+    """Sums of squares behind the change, over some rows: the change, and the old output."""
+    before = output(old, p)[..., rows, :]
+    return [float((output(new, p)[..., rows, :] - before).norm()) ** 2, float(before.norm()) ** 2]
+
+
+def changes_of(sums: Sequence[float]) -> Residuals:
+    """The change from its sums."""
+    change = math.sqrt(sums[0] / max(sums[1], 1e-60))
     return Residuals(change, change)
+
+
+@torch.no_grad()
+def gap(s: State, p: Problem) -> float:
+    """||u - K x||^2 over all copies."""
+    gaps = (s.u[i] - s.kx[i] for i in p.copies)  # type: ignore[operator]
+    return float(sum(float(v.square().sum()) for v in gaps))
 
 
 class Guard:
     """Watches ||u - K x|| over the steps of a run."""
 
-    def __init__(self, limit: int | None, state: State) -> None:
+    def __init__(self, limit: int, state: State) -> None:
         self.limit, self.last_good = limit, state
         self.gap, self.grown = math.inf, 0
 
-    @torch.no_grad()
-    def fires(self, s: State, p: Problem) -> bool:
-        """True when the gap has grown ``limit`` times running, or is not a number."""
-        gap = math.sqrt(sum(float((s.u[i] - s.kx[i]).square().sum()) for i in p.copies))  # type: ignore
+    def fires(self, s: State, square: float) -> bool:
+        """True when the gap, given squared, has grown ``limit`` times running, or is not a number."""
+        gap = math.sqrt(square)
         # Half-quadratic splitting can creep up to its limit, which is no divergence.
         if gap <= 1.02 * self.gap:
             self.grown, self.last_good = 0, s
@@ -397,45 +510,76 @@ class Guard:
         return not math.isfinite(gap) or self.grown == self.limit
 
 
-def run(
-    problem: Problem,
+def balanced(mu: float, now: Residuals, k: int, schedule: Schedule) -> float:
+    """The penalty that keeps both residuals alike, every tenth step.
+
+    Boyd et al. 2011, section 3.4.1, with 3 for their 10: a third fewer steps for tv under uneven
+    weights. Frozen in the second half so that the limit exists.
+    """
+    if schedule.balance and k % 10 == 9 and k < schedule.steps // 2:
+        if now.primal > 3 * now.dual:
+            return mu * 2
+        if now.dual > 3 * now.primal:
+            return mu / 2
+    return mu
+
+
+def iterate(
+    s: State,
     schedule: Schedule,
-    state: State | None = None,
-    watch: Callable[[State], None] | None = None,
-) -> Solution:
-    """Repeat ``step`` as the schedule says, from ``state`` or from y."""
-    s = start(problem, schedule) if state is None else state
+    advance: Callable[[State], State],
+    measure: Callable[[State, State], Residuals],
+    gap: Callable[[State], float],
+    watch: Watch | None = None,
+) -> tuple[State, tuple[Residuals, ...], bool]:
+    """Repeat a step as the schedule says; the last state, its residuals and whether it converged.
+
+    Args:
+        advance: one step.
+        measure: (old, new state) -> what the schedule stops by.
+        gap: state -> ||u - K x||^2, for the guard.
+        watch: called with the state after every step.
+    """
     history: list[Residuals] = []
     done = schedule.tolerance is None
-    measure = residuals if schedule.stopping == "residuals" else changes
-    guard = Guard(schedule.guard, s)
+    guard = None if schedule.guard is None else Guard(schedule.guard, s)
     begun = time.monotonic()
     for k in range(schedule.steps):
-        old, s = s, step(s, problem, schedule)
+        old, s = s, advance(s)
         if watch is not None:
             watch(s)
-        if schedule.guard is not None and guard.fires(s, problem):
+        if guard is not None and guard.fires(s, gap(s)):
             s, done = guard.last_good, False
             break
         if schedule.seconds is not None and time.monotonic() - begun > schedule.seconds:
             break
         if schedule.tolerance is None:
             if k == schedule.steps - 1 and not torch.is_grad_enabled():
-                history.append(measure(old, s, problem))
+                history.append(measure(old, s))
             continue
-        now = measure(old, s, problem)
+        now = measure(old, s)
         history.append(now)
         if max(now) < schedule.tolerance:
             done = True
             break
-        if schedule.balance and k % 10 == 9 and k < schedule.steps // 2:
-            # Boyd et al. 2011, section 3.4.1, with 3 for their 10: a third fewer steps for tv under
-            # uneven weights. Frozen in the second half so that the limit exists.
-            if now.primal > 3 * now.dual:
-                s = s._replace(mu=s.mu * 2)
-            elif now.dual > 3 * now.primal:
-                s = s._replace(mu=s.mu / 2)
-    return Solution(output(s, problem), s, tuple(history), done)
+        s = s._replace(mu=balanced(s.mu, now, k, schedule))
+    return s, tuple(history), done
+
+
+def run(
+    problem: Problem, schedule: Schedule, state: State | None = None, watch: Watch | None = None
+) -> Solution:
+    """Repeat ``step`` as the schedule says, from ``state`` or from y."""
+    measure = residuals if schedule.stopping == "residuals" else changes
+    s, history, done = iterate(
+        start(problem, schedule) if state is None else state,
+        schedule,
+        lambda s: step(s, problem, schedule),
+        lambda old, new: measure(old, new, problem),
+        lambda s: gap(s, problem),
+        watch,
+    )
+    return Solution(output(s, problem), s, history, done)
 
 
 def solve(

@@ -7,9 +7,21 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from .factors import FactorPenalty, Factors, factorise, scattered
+from .factors import FactorPenalty, Factors, factorise, scattered, scattered_numbers, spectra_first
 from .operators import Operator
-from .prox import GRADIENT, basis_soft, leading, tv_prox, unfold_bands
+from .prox import (
+    GRADIENT,
+    Small,
+    Spread,
+    adapted,
+    basis_soft,
+    exact_gram,
+    leading,
+    leading_of,
+    soft,
+    tv_prox,
+    unfold_bands,
+)
 from .solver import Carry, Term
 
 
@@ -26,7 +38,13 @@ def total_variation(strength: float, passes: int = 5) -> Term:
         total: Tensor = strength * GRADIENT.apply(u).norm(dim=-4).sum()
         return total
 
-    return Term(prox, value=value, start=lambda v: torch.zeros_like(GRADIENT.apply(v)))
+    # A pass moves what a pixel knows by one row, the last difference by one more.
+    return Term(
+        prox,
+        value=value,
+        start=lambda v: torch.zeros_like(GRADIENT.apply(v)),
+        reach=passes + 1,
+    )
 
 
 def shared_basis(
@@ -52,7 +70,30 @@ def shared_basis(
         eye = torch.eye(v.shape[-3], rank, dtype=v.dtype, device=v.device)
         return eye.expand(*v.shape[:-3], *eye.shape)
 
-    return Term(prox, operator, start=start)
+    # In stages: the sum is v U'. ``small`` is V, and the V before it that U was found with.
+
+    def scores(v: Tensor, t: float, old: Tensor) -> Tensor:
+        return soft(old.mT.to(v) @ unfold_bands(v), t * strength)
+
+    def part(v: Tensor, t: float, small: Small, images: Tensor | None) -> Tensor:
+        return unfold_bands(v).double() @ scores(v, t, small[0]).double().mT
+
+    def settle(pull: Tensor, t: float, small: Small) -> Small:
+        old = small[0]
+        return (adapted(pull, old) if adapt else old), old
+
+    def apply(v: Tensor, t: float, small: Small, images: Tensor | None) -> Tensor:
+        new, old = small
+        made: Tensor = (new.to(v) @ scores(v, t, old)).view_as(v)
+        return made
+
+    def first(gram: Tensor, shape: tuple[int, ...]) -> Small:
+        known = leading_of(gram, rank) if basis == "leading" else torch.eye(shape[0], rank).double()
+        known = known.expand(*gram.shape[:-2], shape[0], rank)
+        return known, known
+
+    spread = Spread(part, settle, apply, first=first, first_part=exact_gram)
+    return Term(prox, operator, start=start, spread=spread)
 
 
 def product(
@@ -67,4 +108,40 @@ def product(
         return penalty(v, t, Factors(*old))
 
     make = factorise if first == "leading" else scattered
-    return Term(prox, start=lambda v: make(v, rank))
+
+    # In stages: the sums are v B' and B B', which give A; the few images are A'v and the maps B.
+
+    def part(v: Tensor, t: float, small: Small, images: Tensor | None) -> Tensor:
+        assert images is not None
+        maps = unfold_bands(images).double()
+        return torch.cat([unfold_bands(v).double(), maps]) @ maps.mT
+
+    def settle(total: Tensor, t: float, small: Small) -> Small:
+        pull, gram = total[:-rank], total[-rank:]
+        return penalty.spectra(pull, gram, small, t)
+
+    def low(v: Tensor, small: Small) -> Tensor:
+        images: Tensor = torch.tensordot(small.T.to(v), v, 1)
+        return images
+
+    def mix(images: Tensor, t: float, small: Small, old: Tensor) -> Tensor:
+        return penalty.maps(images, Factors(small.to(old), old), t)
+
+    def apply(v: Tensor, t: float, small: Small, images: Tensor | None) -> Tensor:
+        assert images is not None
+        return Factors(small.to(images), images).image
+
+    spread = Spread(
+        part,
+        settle,
+        apply,
+        low,
+        mix,
+        first=lambda gram, shape: spectra_first(first, gram, shape, rank),
+        first_part=exact_gram,
+        room=10 * rank,
+        first_images=(
+            None if first == "leading" else lambda shape: scattered_numbers((rank, *shape[1:]))
+        ),
+    )
+    return Term(prox, start=lambda v: make(v, rank), spread=spread)

@@ -61,6 +61,9 @@ def normalised(w: Tensor, valid: Tensor) -> Tensor:
 class Source(Protocol):
     """Weights for a noisy image.
 
+    Sources that see one band at a time have ``raw`` as well, the weights before they are scaled to
+    mean one: a large image is weighted band by band with it.
+
     ``rounds`` is the number of times image and weights are computed in turn; a source with more than
     one is called again with the image restored so far.
     """
@@ -105,8 +108,11 @@ class Uniform:
     name: str = "uniform"
     rounds: int = 1
 
+    def raw(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
+        return torch.ones_like(y)
+
     def __call__(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
-        return normalised(torch.ones_like(y), valid)
+        return normalised(self.raw(y, valid, x), valid)
 
 
 @dataclass(frozen=True)
@@ -129,9 +135,11 @@ class Precision:
     name: str = "precision"
     rounds: int = 1
 
+    def raw(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
+        return (1 / noise_level(y, valid) ** 2)[:, None, None].expand_as(y)
+
     def __call__(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
-        level = noise_level(y, valid)
-        return normalised((1 / level**2)[:, None, None].expand_as(y), valid)
+        return normalised(self.raw(y, valid, x), valid)
 
 
 TRUST = 0.4
@@ -164,11 +172,14 @@ class Robust:
     rounds: int = 4
     name: str = "robust"
 
-    def __call__(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
+    def raw(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
         if x is None:
-            return Precision()(y, valid)
+            return Precision().raw(y, valid)
         s = _scale(y, x, valid)[:, None, None]
-        return normalised(torch.exp(-self.xi * ((y - x) / s) ** 2) / s**2, valid)
+        return torch.exp(-self.xi * ((y - x) / s) ** 2) / s**2
+
+    def __call__(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
+        return normalised(self.raw(y, valid, x), valid)
 
 
 @dataclass(frozen=True)
@@ -185,8 +196,11 @@ class Mixture:
     name: str = "mixture"
 
     def __call__(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
+        return normalised(self.raw(y, valid, x), valid)
+
+    def raw(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
         if x is None:
-            return Precision()(y, valid)
+            return Precision().raw(y, valid)
         square = (y - x) ** 2
         ok = valid.to(y.dtype)
         count = ok.sum((1, 2)).clamp_min(1)
@@ -204,7 +218,7 @@ class Mixture:
             mass = gamma.sum((2, 3)).clamp_min(1e-12)
             variance = torch.maximum((gamma * square).sum((2, 3)) / mass, least)
             share = (mass / count).clamp_min(1e-12)
-        return normalised((gamma / variance[:, :, None, None]).sum(0), valid)
+        return (gamma / variance[:, :, None, None]).sum(0)
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import torch
-
 from ..fidelity import l1, weighted_l2
 from ..operators import BAND, COL, ROW, gradient
-from ..prox import NUCLEAR, unfold_bands
+from ..prox import NUCLEAR
 from ..solver import Model, Problem, Schedule, State, term
 
 AXES = (ROW, COL, BAND)
@@ -35,8 +33,7 @@ def original(shape: Sequence[int], strength: float = 1.0) -> Model:
     def begin(problem: Problem, s: State) -> State:
         """mu = 1.25 / d and multipliers y / d, with d = max(sigma_1(y), max |y| / lam)."""
         y = problem.measured
-        d = float(torch.linalg.matrix_norm(unfold_bands(y).double(), 2).amax())
-        d = max(d, float(y.abs().amax()) / lam)
+        d = max(problem.norm, problem.peak / lam)
         data, pull = y / d, (y / -d).unsqueeze(-4)
         return s._replace(m=(data, pull, pull, pull), mu=1.25 / d)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..denoisers import Denoiser, resolve
+from ..denoisers import Denoiser, Eigen, resolve
 from ..solver import Model, Problem, Schedule, Solution, State, Term, Watch
 
 SIGMA, MU = 50 / 255, 0.5
@@ -24,8 +24,13 @@ def build(
     """
     denoise = resolve(denoiser)
     weight = strength * MU * SIGMA**2
+
+    def level(t: float) -> float:
+        return math.sqrt(weight * t)
+
+    spread = denoise.spread(level) if isinstance(denoise, Eigen) else None
     return Model(
-        terms=(Term(lambda v, t, carry: (denoise(v, math.sqrt(weight * t)), carry)),),
+        terms=(Term(lambda v, t, carry: (denoise(v, level(t)), carry), spread=spread),),
         schedule=Schedule(
             steps=12, mu=MU, order=("image", "terms"), multipliers=multipliers, guard=3
         ),

@@ -1,0 +1,236 @@
+"""Tiled = whole: weights, every model, blended strips, plans."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from dlw import large, models, noise, scenes, tiles
+from dlw.cube import Cube
+from dlw.denoising import denoise
+from dlw.errors import BadOption, OutOfResources
+from dlw.nets.dlwnet import DLWnet3d
+from dlw.prox import GRADIENT, tv_prox
+from dlw.scratch import Array
+from dlw.solver import Model, Problem, Schedule, Term, Whole, solve
+from dlw.steps import Setting, Solver, staged
+from dlw.weighting import Net, resolve
+
+
+@pytest.fixture(scope="module")
+def cube() -> Cube:
+    """Noisy, with a hole, a nodata border, a bad band and a constant one."""
+    scene = scenes.synthetic(7, 40, 22, rng=np.random.default_rng(1))
+    data = scene.data + 0.08 * np.random.default_rng(2).standard_normal(scene.data.shape)
+    data = data.astype(np.float32)
+    data[2, 10:14, 5:9] = np.nan
+    data[:, -2:] = np.nan
+    data[4] = 0.25
+    good = np.ones(7, bool)
+    good[6] = False
+    return Cube.from_array(data, good_bands=good)
+
+
+@pytest.fixture(scope="module")
+def net() -> Net:
+    torch.manual_seed(3)
+    return Net(DLWnet3d(4, 2), "small")
+
+
+def cut(cube: Cube, tile: int, model: str = "nn", weights: object = "uniform", **more: object):
+    options = large.Options(model, resolve(weights), **more)
+    return large.denoise_cube(cube, options, large.plan_for(cube.shape, options, tile=tile))
+
+
+def near(a: np.ndarray, b: np.ndarray, tolerance: float = 1e-5) -> None:
+    np.testing.assert_array_equal(np.isnan(a), np.isnan(b))
+    size = np.nanmax(np.abs(b))
+    assert np.nanmax(np.abs(a - b)) <= tolerance * size
+
+
+@pytest.mark.parametrize("tile", [5, 17, 39])
+def test_softmax_over_tiles(cube, net, tile):
+    whole = denoise(cube, model="nn", weights=net)
+    parts = cut(cube, tile, weights=net)
+    ok = whole.weights > 0
+    np.testing.assert_array_equal(parts.weights > 0, ok)
+    np.testing.assert_allclose(parts.weights[ok], whole.weights[ok], rtol=1e-5)
+    near(parts.cube.data, whole.cube.data)
+    assert parts.report.tiling["exact"]
+
+
+@pytest.mark.parametrize(
+    "weights", ["uniform", "precision", "robust", "mixture", "precision*uniform", "given"]
+)
+def test_every_source(cube, net, weights):
+    spec: object = weights
+    if weights == "given":
+        mask = np.random.default_rng(5).random((40, 22)).astype(np.float32)
+        spec = [mask, net, np.ones(cube.shape, np.float32)]
+    whole = denoise(cube, model="tvs", weights=spec)
+    parts = cut(cube, 13, "tvs", spec)
+    np.testing.assert_allclose(parts.weights, whole.weights, rtol=3e-5, atol=1e-7)
+    near(parts.cube.data, whole.cube.data, 2e-5)
+    assert parts.report.weights == whole.report.weights
+
+
+MODELS = ["nn", "tv", "tvs", "lrtv", "e3dtv", "ctv", "svtv", "pnp", "pnp-hqs", "lrtfdfr"]
+ORIGINALS = ["lrtv", "e3dtv", "ctv", "svtv", "lrtfdfr"]
+
+
+def few(model: str, shape: tuple[int, ...], original: bool = False, steps: int = 4) -> Schedule:
+    """The model's own schedule, cut short."""
+    return replace(models.build(model, shape, original=original).schedule, steps=steps)
+
+
+@pytest.mark.parametrize(
+    ("model", "weights"),
+    [*((m, "precision") for m in MODELS), *((m, "original") for m in ORIGINALS)],
+)
+def test_every_model_is_solved_as_a_whole(cube, model, weights):
+    noisy = Cube.from_array(cube.data[:3]) if model == "svtv" else cube
+    used = 3 if model == "svtv" else 5
+    plan = few(model, (used, *noisy.shape[1:]), weights == "original")
+    whole = denoise(noisy, model=model, weights=weights, schedule=plan)
+    for tile in (7, 11, 26):
+        parts = cut(noisy, tile, model, weights, schedule=plan)
+        assert parts.report.tiling["way"] == "strips"
+        assert parts.report.tiling["tiles"] > 1
+        assert parts.report.steps == whole.report.steps
+        near(parts.weights, whole.weights)
+        near(parts.cube.data, whole.cube.data)
+        for kind, value in whole.report.residuals.items():
+            assert parts.report.residuals[kind] == pytest.approx(value, rel=0.02, abs=1e-6)
+
+
+@pytest.mark.parametrize("model", ["nn", "tvs"])
+def test_the_schedule_is_that_of_the_whole(cube, model):
+    """The image first, to a tolerance, with balancing: the same number of steps."""
+    order = ("image", "terms", "data")
+    plan = Schedule(31, 0.05, tolerance=2e-2, balance=True, order=order)
+    whole = denoise(cube, model=model, weights="precision", schedule=plan)
+    parts = cut(cube, 17, model, "precision", schedule=plan)
+    assert 10 < whole.report.steps == parts.report.steps
+    assert parts.report.converged == whole.report.converged
+    near(parts.cube.data, whole.cube.data)
+
+
+class Plain:
+    """Does the work of a run, and forgets it."""
+
+    def map(self, stage, function, items, makes=(), here=False):
+        for array in makes:
+            array.make()
+        return [function(i) for i in items]
+
+    def resuming(self):
+        return False
+
+
+@pytest.mark.parametrize("model", ["lrtfdfr", "e3dtv"])
+def test_all_steps_in_double_precision(tmp_path, model):
+    """LRTF-DFR makes 1e-7 into 1e-2 within its steps, so that rounding hides everything else."""
+    rng = np.random.default_rng(1)
+    clean = scenes.synthetic(6, 20, 14, rng=rng).data
+    y = torch.from_numpy(clean + 0.08 * rng.standard_normal(clean.shape))
+    w = torch.from_numpy(rng.uniform(0.5, 1.5, clean.shape))
+    built = models.build(model, y.shape)
+    whole = solve(Problem(built, y, w))
+    arrays = [Array(tmp_path / n, tuple(y.shape), "float64").make() for n in "yw"]
+    for array, values in zip(arrays, (y, w), strict=True):
+        array.write(slice(None), values)
+    (tmp_path / "state").mkdir()
+    plan = tiles.plan(y.shape, built, tile=7)
+    means = Whole(y.mean((1, 2)))
+    setting = Setting(tmp_path / "state", plan, staged(built), built.schedule, *arrays, whole=means)
+    image, steps, _, _ = Solver(setting, Plain()).solve()
+    assert steps == built.schedule.steps
+    near(image.read().numpy(), whole.x.numpy(), 1e-8)
+
+
+def test_own_models_are_blended(cube, monkeypatch):
+    """A term of which nothing is known: strips on their own, and the report says so."""
+
+    def build(shape, strength=1.0):
+        def prox(v, t, carry):
+            return tv_prox(v, 0.1 * t, torch.zeros_like(GRADIENT.apply(v)), 20)[0], carry
+
+        schedule = Schedule(10, 1.0)
+        return Model((Term(prox),), schedule, central="data", output=0)
+
+    entry = models.Entry("own", build, None, "", False, False, None)
+    known = models.registry() | {"own": entry}
+    monkeypatch.setattr(models, "registry", lambda: known)
+    clean = scenes.synthetic(4, 150, 20, rng=np.random.default_rng(7)).data
+    noisy = Cube.from_array(noise.case(1, clean, np.random.default_rng(8), affected=1).y)
+    whole = denoise(noisy, model="own", weights="precision", range=(0, 1))
+    options = large.Options("own", resolve("precision"), range=(0, 1))
+    plan = large.plan_for(noisy.shape, options, tile=75)
+    assert (plan.way, len(plan.strips)) == ("blended", 2)
+    parts = large.denoise_cube(noisy, options, plan)
+    assert not parts.report.tiling["exact"]
+    assert "blended" in parts.report.tiling["guarantee"]
+    # No seam to be seen: a thousandth of the range.
+    assert np.abs(parts.cube.data - whole.cube.data)[:, 67:83].max() < 1e-3
+    near(parts.cube.data, whole.cube.data, 1e-3)
+
+
+def test_what_was_not_measured_stays_or_is_filled(cube):
+    kept = cut(cube, 11)
+    np.testing.assert_array_equal(kept.cube.valid, cube.valid)
+    np.testing.assert_array_equal(kept.cube.data[[4, 6]], cube.data[[4, 6]])
+    filled = cut(cube, 11, fill=True)
+    whole = denoise(cube, model="nn", weights="uniform", fill=True)
+    assert filled.cube.valid[:4].all()
+    np.testing.assert_array_equal(filled.cube.valid, whole.cube.valid)
+    near(filled.cube.data, whole.cube.data)
+
+
+def test_ramps_add_up():
+    plan = tiles.Plan("blended", (1, 70, 5), 23, 8, False, 0, 0, 0, 0.0)
+    total, owned = np.zeros(70), np.zeros(70, int)
+    for i in plan.strips:
+        window = plan.window(i)
+        total[window.rows] += tiles.ramp(window, 70, 8)
+        owned[window.own] += 1
+    np.testing.assert_allclose(total, 1, atol=1e-5)
+    assert (owned == 1).all()
+
+
+def test_a_cube_that_fits_is_not_cut(cube):
+    options = large.Options("nn", resolve("uniform"))
+    assert not large.plan_for(cube.shape, options, "1G").tiled
+    a = denoise(cube, model="nn", weights="uniform", memory="1G")
+    b = denoise(cube, model="nn", weights="uniform")
+    np.testing.assert_array_equal(a.cube.data, b.cube.data)
+    assert a.report.tiling is None
+
+
+@pytest.mark.parametrize("model", [m for m in MODELS if m != "svtv"])
+@pytest.mark.parametrize("shape", [(100, 1024, 1024), (274, 11182, 720)])
+def test_plans_keep_to_the_limit(model, shape):
+    built = models.build(model, shape)
+    plan = tiles.plan(shape, built, "2G" if shape[0] == 100 else "8G")
+    assert plan.tiled
+    assert plan.exact
+    assert plan.memory <= plan.limit
+    assert plan.window(len(plan.strips) - 1).own.stop == shape[1]
+    for word in ("tiles of", "of memory", "of scratch on disk", "exact", "about"):
+        assert word in str(plan)
+
+
+def test_too_little_memory_is_one_sentence(cube):
+    with pytest.raises(OutOfResources, match=r"needs at least .* raise --memory"):
+        tiles.plan((100, 1024, 1024), models.build("nn", (100, 1024, 1024)), "350M")
+    for wrong in ("two", "-1G", "0", "nanG"):
+        with pytest.raises(BadOption, match="memory"):
+            tiles.parse_memory(wrong)
+
+
+def test_rank_from_the_strip_in_the_middle(cube):
+    parts = cut(cube, 20, "lrtv", "uniform", rank="auto", schedule=few("lrtv", cube.shape))
+    assert parts.report.rank >= 1
+    assert parts.report.tiling["chosen_on_rows"] == [20, 40]
