@@ -147,11 +147,25 @@ def _plane(block: _Block, t: Tensor, out: Tensor, memory: _Memory) -> None:
             *d.shape[:-1], -1
         )
 
-    if out.shape[1] % 4 == 0 and t.shape[3] > 1:
+    if t.shape[3] == 1:
+        _first(block, t[..., 0], out, memory)
+    elif out.shape[1] % 4 == 0:
         _four_at_a_time(1, t, product, out, memory)
-        out.relu_()
     else:
-        torch.clamp_min(conv(t, block.plane, block.plane_bias), 0, out=out)
+        out.copy_(conv(t, block.plane, block.plane_bias))
+    out.relu_()
+
+
+def _first(block: _Block, t: Tensor, out: Tensor, memory: _Memory) -> None:
+    """The 3x3 factor with one channel in: nine neighbours and a one, times a matrix."""
+    bands, rows, cols, channels = out.shape
+    taps = memory("points", 10, bands, rows, cols)
+    taps[9] = 1
+    wide = F.pad(t, (1, 1))
+    for k in range(9):
+        taps[k] = wide[:, k // 3 : k // 3 + rows, k % 3 : k % 3 + cols]
+    matrix = torch.cat([block.plane.reshape(channels, 9), block.plane_bias[:, None]], 1)
+    torch.mm(taps.flatten(1).T, matrix.T, out=out.view(-1, channels))
 
 
 def _bands(block: _Block, t: Tensor, out: Tensor, memory: _Memory) -> None:

@@ -12,6 +12,8 @@ from ..errors import BadFile, BadOption, unknown_name
 
 Loss = Literal["mse", "log"]
 Rate = Literal["cosine", "epochs"]
+FILTERS = 64
+"""Filters of a network where nothing else is said, the paper's."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,8 @@ class Plan:
 
     Attributes:
         name: name of the network, for example "N+T+TS".
-        architecture, filters: the network.
+        architecture, filters: the network; without a number of filters it is that of the network
+            it starts from, or 64.
         patch: side of a training patch in pixels.
         batch: patches per step, over all processes.
         stages: later (first step, patch, batch): small patches first, because many cheap steps learn
@@ -40,7 +43,7 @@ class Plan:
     name: str
     _: KW_ONLY
     architecture: str = "dlwnet3d"
-    filters: int = 64
+    filters: int | None = None
     patch: int = 20
     batch: int = 3
     stages: tuple[tuple[int, int, int], ...] = ()
@@ -59,8 +62,10 @@ class Plan:
     held_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("patch", "batch", "steps", "filters", "validate", "epoch"):
+        for name in ("patch", "batch", "steps", "validate", "epoch"):
             self._at_least_one(name)
+        if self.filters is not None:
+            self._at_least_one("filters")
         for stage in self.stages:
             if len(stage) != 3 or min(stage) < 1:
                 raise BadOption(
@@ -74,7 +79,7 @@ class Plan:
     @property
     def sizes(self) -> dict[str, int]:
         """What the architecture is built with."""
-        return {"filters": self.filters}
+        return {"filters": self.filters or FILTERS}
 
     def _at_least_one(self, name: str) -> None:
         if getattr(self, name) < 1:
