@@ -65,11 +65,11 @@ def cost(sides: list[int], bands: int, model: str, weights: str) -> None:
         )
 
 
-CHILD = """
+CHILD = r"""
 import json, resource, sys
 from dlw.cli import run
 code = run(sys.argv[1:])
-sys.stderr.write(str(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
+sys.stderr.write(f"\n{1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}")
 sys.exit(code)
 """
 
@@ -87,7 +87,7 @@ def peak(bands: int, side: int, memory: str, model: str, weights: str) -> None:
             sys.exit(ran.stderr)
         seconds = time.perf_counter() - begin
         tiling = json.loads(ran.stdout)["tiling"]
-    most = int(ran.stderr)
+    most = int(ran.stderr.splitlines()[-1])
     print("| cube | model, weights | limit | largest memory | way | tiles | seconds |")
     print("|---|---|---|---|---|---|---|")
     way, tiles = (tiling["way"], tiling["tiles"]) if tiling else ("whole", 1)
