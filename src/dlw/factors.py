@@ -123,10 +123,10 @@ class FactorPenalty:
         right = torch.matmul(turn.mT, unfold_bands(right)).view(shape)
         d = gradient(ROW, COL)
         symbol = coupling * d.symbol(shape[-3:])[..., : shape[-1] // 2 + 1]
-        divisor = values[..., None, None] + self.inertia
+        inverse = (1.0 / (values[..., None, None] + self.inertia + symbol)).to(low.dtype)
         maps, dual = right, None
         for k in range(self.passes):
-            maps = _divided(maps, divisor, symbol)
+            maps = _filtered(maps, inverse)
             if k == self.passes - 1:
                 break
             pull, dual = _threshold(d.apply(maps), dual, t * self.edges, coupling)
@@ -134,12 +134,11 @@ class FactorPenalty:
         return torch.matmul(turn, unfold_bands(maps)).view(shape)
 
 
-def _divided(r: Tensor, divisor: Tensor, symbol: Tensor) -> Tensor:
-    """r / (divisor + symbol) in Fourier space, channel by channel: the spectra take much room."""
+def _filtered(r: Tensor, inverse: Tensor) -> Tensor:
+    """r times ``inverse`` in Fourier space, channel by channel: the spectra take much room."""
     out = torch.empty_like(r)
     for k in range(r.shape[-3]):
-        reciprocal = 1.0 / (divisor[..., k, :, :] + symbol[0])
-        spectrum = torch.fft.rfft2(r[..., k, :, :]) * reciprocal.to(r.dtype)
+        spectrum = torch.fft.rfft2(r[..., k, :, :]).mul_(inverse[..., k, :, :])
         out[..., k, :, :] = torch.fft.irfft2(spectrum, s=r.shape[-2:])
     return out
 

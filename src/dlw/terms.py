@@ -139,7 +139,7 @@ def product(
         mix,
         first=lambda gram, shape: spectra_first(first, gram, shape, rank),
         first_part=exact_gram,
-        room=10 * rank,
+        room=11 * rank,
         first_images=(
             None if first == "leading" else lambda shape: scattered_numbers((rank, *shape[1:]))
         ),

@@ -13,16 +13,17 @@ from ..terms import product
 def build(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = None) -> Model:
     """Few spectra A, few maps B, X = A B: tau sum log |D B| + lam ||D A||^2 (DLW-LRTFDFR).
 
-    The data term of A grows with the number of pixels, and lam with it. Thirty steps from the
-    leading spectra of the cube; the result is the product.
+    The data term of A grows with the number of pixels, and lam with it. Twenty steps from the
+    leading spectra of the cube; the result is the product. The penalty starts high enough that no
+    map is smoothed to nothing: one that comes back from nothing grows out of rounding errors.
     """
     rank = rank or min(shape[0], 8)
     smooth = 6e-4 * shape[1] * shape[2] * strength
-    penalty = FactorPenalty(edges=0.02 * strength, smooth=smooth, coupling=10.0)
+    penalty = FactorPenalty(edges=0.06 * strength, smooth=smooth, coupling=10.0)
     return Model(
         terms=(product(rank, penalty),),
         fidelity=weighted_l2(),
-        schedule=Schedule(steps=30, mu=1e-2, growth=1.2),
+        schedule=Schedule(steps=20, mu=0.1, growth=1.15),
         central="data",
         output=0,
         rank=rank,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 import torch
@@ -23,16 +23,22 @@ from .recipe import Plan
 
 F32 = NDArray[np.float32]
 LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
+LEAST = 0.5 / 255
+"""Noise below this counts as much as this."""
 LEVELS = (25, 50, 75)
 """Noise levels of the validation, of 255."""
 
 
 @dataclass(frozen=True)
 class DenoiserRecipe(Plan):
-    """One training run of a Gaussian denoiser (mean absolute error).
+    """One training run of a Gaussian denoiser.
+
+    The loss is the mean absolute error as a share of the noise level: the eigenimages of a cube all
+    have the noise of the cube before each is scaled to its own range, so that an error counts by what
+    it leaves of the noise.
 
     Attributes:
-        sigma: largest noise level, of 255; levels are uniform from 0.
+        sigma: largest noise level of photographs and bands, of 255; levels are uniform from 0.
         shares: how often a patch is cut from photographs, bands and eigenimages of cubes.
         components: eigenimages per cube.
     """
@@ -42,14 +48,15 @@ class DenoiserRecipe(Plan):
     filters: int = 48
     patch: int = 48
     batch: int = 16
-    steps: int = 9000
+    steps: int = 12000
+    optimiser: Literal["adam", "soap"] = "soap"
     rate: float = 3e-3
     warmup: int = 300
     average: float = 0.999
     validate: int = 1000
     sigma: float = 75.0
-    shares: tuple[float, float, float] = (0.4, 0.25, 0.35)
-    components: int = 8
+    shares: tuple[float, float, float] = (0.3, 0.15, 0.55)
+    components: int = 6
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,7 +77,8 @@ class DenoiserTraining(Training):
 
     def gradients(self, patches: GreyPatches, indices: Sequence[int], batch: int) -> Tensor:
         clean, noisy, sigma = patches.batch(self.step, indices)
-        loss: Tensor = (self.net(noisy, sigma) - clean).abs().mean() * (len(clean) / batch)
+        left = (self.net(noisy, sigma) - clean).abs().mean((1, 2)) / sigma.clamp_min(LEAST)
+        loss: Tensor = left.sum() / batch
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach().view(1)
 
@@ -134,7 +142,7 @@ def train_denoiser(
             "kind": "denoiser",
             "data": [f"{len(photographs)} photographs", *sorted(cubes)],
             "validation": sorted(held_out or {}),
-            "noise": f"white, level uniform from 0 to {r.sigma:g}/255",
+            "noise": f"white, level uniform from 0 to {r.sigma:g}/255; eigenimages as they are scaled",
         }
         patches = GreyPatches(images, shares, r.patch, r.sigma / 255, r.seed)
         return Material(patches, validation_pairs(held_out or {}), facts)

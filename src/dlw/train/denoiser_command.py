@@ -29,7 +29,7 @@ def train_denoiser_command(
     name: Annotated[str, typer.Option(help="name of the network")] = "gauss",
     held_out: HeldOutOption = "",
     resume: ResumeOption = False,
-    steps: Annotated[int, typer.Option(help="optimiser steps", min=1)] = 9000,
+    steps: Annotated[int, typer.Option(help="optimiser steps", min=1)] = 12000,
     seed: SeedOption = 0,
     minutes: MinutesOption = None,
     checkpoint_minutes: CheckpointOption = 3.0,

@@ -6,6 +6,7 @@ are what the denoiser meets inside plug-and-play.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 F32 = NDArray[np.float32]
+RELATIVE = (0.005, 1.0)
+"""Noise levels that eigenimages meet, as shares of the range of the clean one."""
 
 
 def eigenimages(cube: F32, count: int) -> list[F32]:
@@ -33,7 +36,8 @@ class GreyPatches:
 
     Attributes:
         kinds: images by kind; a patch draws its kind with the probability in ``shares``.
-        sigma: largest noise level; levels are uniform from 0.
+        sigma: largest noise level of photographs and bands; levels are uniform from 0. Those of
+            eigenimages are uniform in the logarithm (:data:`RELATIVE`).
     """
 
     kinds: Mapping[str, Sequence[F32]]
@@ -62,11 +66,14 @@ class GreyPatches:
         clean = np.rot90(clean, int(rng.integers(4)))
         if rng.integers(2):
             clean = clean[:, ::-1]
-        if kind == "eigenimages":
-            # Their sign is arbitrary, and the noise that sets their range leaves little contrast.
-            contrast = rng.uniform(0.2, 1.0) * rng.choice((-1.0, 1.0))
-            clean = 0.5 + contrast * (clean - 0.5)
-        clean = np.ascontiguousarray(clean, np.float32)
         sigma = float(rng.uniform(0.0, self.sigma))
+        if kind == "eigenimages":
+            # The noise is scaled to [0, 1] with the image: four sigma more at both ends. A strong
+            # component is nearly clean then, a weak one has no contrast. Their sign is arbitrary.
+            sigma = math.exp(rng.uniform(*np.log(RELATIVE)))
+            scale = 1.0 / (1.0 + 8.0 * sigma)
+            sigma *= scale
+            clean = 0.5 + rng.choice((-1.0, 1.0)) * scale * (clean - 0.5)
+        clean = np.ascontiguousarray(clean, np.float32)
         noise = rng.standard_normal(clean.shape, np.float32) * np.float32(sigma)
         return clean, clean + noise, sigma
