@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from dlw import denoisers
 from dlw.bench.cases import load_scenes
 from dlw.bench.runner import make_noisy
+from dlw.io import open_cube
 from dlw.metrics import psnr
 from dlw.nets.hsidcnn import HSIDCNN, neighbour_indices
 from dlw.nets.hsidenet import HSIDeNet
@@ -60,6 +62,19 @@ def test_hyres_on_a_known_scene(shared: Path) -> None:
     (scene,), _ = load_scenes(shared / "data" / "hsi" / "test", crop=128, only=("stuffed_toys",))
     noisy = make_noisy(scene, 1, 0)
     assert psnr(scene.data, hyres.run(torch.from_numpy(noisy.y)).numpy()) >= 27.5
+
+
+@pytest.mark.parametrize(("level", "known"), [(25, 38.6), (50, 36.2), (75, 34.2)])
+def test_gaussian_denoiser_on_a_known_scene(shared: Path, level: int, known: float) -> None:
+    """Within 1.5 dB of the full FFDNet in the same wrapper, with a quarter of its parameters."""
+    whole = open_cube(shared / "data" / "hsi" / "test" / "stuffed_toys.npz").data
+    clean = np.ascontiguousarray(whole[:, 192:320, 192:320])
+    found = []
+    for seed in range(3):
+        noise = np.random.default_rng([seed, level]).standard_normal(clean.shape, np.float32)
+        y = torch.from_numpy(clean + np.float32(level / 255) * noise)
+        found.append(psnr(clean, denoisers.eigen(rank=4)(y, level / 255).numpy()))
+    assert np.mean(found) > known - 1.5
 
 
 def test_hyres_risk_is_the_squared_error() -> None:

@@ -60,13 +60,15 @@ def test_resumed_is_uninterrupted(
 def test_training_lowers_the_error(
     photographs: list[np.ndarray], cubes: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
-    recipe = replace(TINY, steps=80, filters=16, patch=16, batch=8, rate=0.003, average=0.0)
+    recipe = replace(
+        TINY, steps=200, warmup=100, filters=24, patch=20, batch=8, components=3, average=0.0
+    )
     net = store.load_denoiser(train_denoiser(recipe, photographs, cubes, tmp_path)).net
     clean = torch.from_numpy(cubes["scene0"])
     noise = 0.2 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
     left = net(clean + noise, torch.tensor(0.2)) - clean
     # Eight layers from the identity learn slowly at first.
-    assert float(left.square().mean()) < 0.98 * float(noise.square().mean())
+    assert float(left.square().mean()) < 0.96 * float(noise.square().mean())
 
 
 def test_patches_are_keyed_and_noisy_as_they_say(cubes: dict[str, np.ndarray]) -> None:
