@@ -71,8 +71,22 @@ from .weighting import (
 ALL = slice(None)
 Watch = Callable[[str, int, int], None]
 """(stage, finished items, items)."""
-Put = Callable[[slice, NDArray[np.float32], NDArray[np.bool_]], None]
-"""Takes a strip of rows of an output: (rows, values (band, row, col), where they are measured)."""
+Put = Callable[[slice, NDArray[np.float32], NDArray[np.bool_]], int]
+"""Takes a strip of an output, (rows, values (band, row, col), where they are measured); tells how
+many were clipped."""
+
+
+@dataclass(frozen=True)
+class Sinks:
+    """Where the result goes.
+
+    Attributes:
+        shared: whether other processes may write, too, each its own strips.
+    """
+
+    cube: Put
+    weights: Put | None = None
+    shared: bool = False
 
 
 class Reader(Protocol):
@@ -82,6 +96,10 @@ class Reader(Protocol):
     def shape(self) -> tuple[int, int, int]: ...
     @property
     def good_bands(self) -> NDArray[np.bool_]: ...
+    @property
+    def lazy(self) -> bool:
+        """Whether it can be sent to other processes, which then read their windows only."""
+
     def read(
         self, rows: slice, cols: slice, bands: Any = None
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]: ...
@@ -92,6 +110,7 @@ class InMemory:
     """A cube in memory, read by windows."""
 
     cube: Cube
+    lazy: bool = False
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -234,14 +253,14 @@ class Job:
 
     def band(self, b: int) -> tuple[Tensor, Tensor]:
         """The same for one band, counted among those in use."""
-        y = torch.from_numpy(np.array(self.y.map()[b : b + 1]))
+        y = self.y.read_band(b)[None]
         valid = ~y.isnan()
         return torch.where(valid, y, self.bands[b].median), valid
 
     def restored(self, b: int) -> NDArray[np.float32]:
         """The restored image of a band in use."""
         assert self.result is not None
-        return np.array(self.result.map()[b : b + 1])
+        return self.result.read_band(b)[None].numpy()
 
     @property
     def model(self) -> Model:
@@ -267,7 +286,7 @@ def copy_strip(job: Job, source: Reader, i: int) -> None:
 
 def look_at_band(job: Job, good: NDArray[np.bool_], b: int) -> dict[str, Any]:
     """The facts of a stored band (see :class:`Band`)."""
-    raw = np.array(job.raw.map()[b : b + 1])
+    raw = job.raw.read_band(b)[None].numpy()
     ok = ~np.isnan(raw)
     count = int(ok.sum())
     why = unusable(raw[0], ok[0], bool(good[b]))
@@ -286,10 +305,10 @@ def look_at_band(job: Job, good: NDArray[np.bool_], b: int) -> dict[str, Any]:
 
 def scale_band(job: Job, b: int) -> None:
     """A band in use on the unit interval."""
-    raw = np.array(job.raw.map()[job.use[b]])
+    raw = job.raw.read_band(job.use[b]).numpy()
     limits = job.limits
     one = BandRange(limits.lo[b : b + 1], limits.hi[b : b + 1])
-    job.y.map("r+")[b] = one.to_unit(raw[None])[0]
+    job.y.write_band(b, torch.from_numpy(one.to_unit(raw[None])[0]))
 
 
 def logits_strip(job: Job, net: Any, out: Array, i: int) -> list[float]:
@@ -311,7 +330,7 @@ def raw_band(job: Job, source: Any, out: Array, b: int) -> float:
     """Weights of a band, before they are scaled, from the residual of the image so far."""
     y, valid = job.band(b)
     raw = source.raw(y, valid, torch.from_numpy(job.restored(b)))
-    out.map("r+")[b] = raw[0].numpy()
+    out.write_band(b, raw[0])
     return float(raw[valid].sum(dtype=torch.float64))
 
 
@@ -368,6 +387,38 @@ def blend_strip(job: Job, out: Array, i: int) -> None:
     out.write(own, torch.from_numpy(total / share))
 
 
+def restored_strip(
+    job: Job, source: Reader, i: int
+) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
+    """A strip of the result in the units of the source, where it holds, and where it was measured."""
+    assert job.result is not None
+    rows, use = job.plan.window(i, 0).own, list(job.use)
+    data, valid = source.read(rows, ALL)
+    values = data.copy()
+    values[use] = job.limits.from_unit(job.result.read(rows).numpy())
+    touched = np.zeros_like(valid)
+    touched[use] = True if job.options.fill else valid[use]
+    return np.where(touched, values, data), valid | touched, valid
+
+
+def stored_weights(job: Job, rows: slice) -> NDArray[np.float32]:
+    """Weights of all stored bands, 0 for those that are not used."""
+    full = np.zeros((job.stored, rows.stop - rows.start, job.plan.shape[2]), np.float32)
+    full[list(job.use)] = job.w.read(rows).numpy()
+    return full
+
+
+def write_strip(job: Job, source: Reader, sinks: Sinks, i: int) -> list[int]:
+    """Hand over a strip; returns voxels not measured, weights below 0.1, and voxels clipped."""
+    rows = job.plan.window(i, 0).own
+    values, ok, valid = restored_strip(job, source, i)
+    clipped = sinks.cube(rows, values, ok)
+    w = stored_weights(job, rows)
+    if sinks.weights is not None:
+        sinks.weights(rows, w, np.ones_like(valid))
+    return [int(np.count_nonzero(~valid)), int(((w > 0) & (w < 0.1)).sum()), clipped]
+
+
 # --- the run
 
 
@@ -405,7 +456,8 @@ class Run:
 def prepare(run: Run, source: Reader) -> tuple[Band, ...]:
     """Copy, look at the bands and scale those that can be used; returns all bands."""
     job = run.job
-    run.map("copy", partial(copy_strip, job, source), job.plan.strips, [job.raw], here=True)
+    work = partial(copy_strip, job, source)
+    run.map("copy", work, job.plan.strips, [job.raw], here=not source.lazy)
     facts = run.map("look", partial(look_at_band, job, source.good_bands), range(job.stored))
     every = tuple(Band(**f) for f in facts)
     use = tuple(b for b, f in enumerate(every) if not f.why)
@@ -529,30 +581,13 @@ def restore(run: Run) -> tuple[int, Residuals, bool]:
     return steps, now, done
 
 
-def write(run: Run, source: Reader, put: Put, put_weights: Put | None) -> tuple[int, int]:
-    """Hand over the result strip by strip; returns voxels not measured, and those below 0.1."""
-    job = run.job
-    use = list(job.use)
-    assert job.result is not None
-    result = job.result
-
-    def strip(i: int) -> tuple[int, int]:
-        rows = job.plan.window(i, 0).own
-        data, valid = source.read(rows, ALL)
-        values = data.copy()
-        values[use] = job.limits.from_unit(result.read(rows).numpy())
-        touched = np.zeros_like(valid)
-        touched[use] = True if job.options.fill else valid[use]
-        put(rows, np.where(touched, values, data), valid | touched)
-        w = job.w.read(rows)
-        if put_weights is not None:
-            full = np.zeros(data.shape, np.float32)
-            full[use] = w.numpy()
-            put_weights(rows, full, np.ones_like(valid))
-        return int(np.count_nonzero(~valid)), int(((w > 0) & (w < 0.1)).sum())
-
-    found = [count for _, count in Serial().run(strip, job.plan.strips)]
-    return sum(a for a, _ in found), sum(b for _, b in found)
+def write(run: Run, source: Reader, sinks: Sinks) -> tuple[int, int, int]:
+    """Hand over the result; returns voxels not measured, weights below 0.1, and voxels clipped."""
+    executor = run.executor if sinks.shared and source.lazy else Serial()
+    work = partial(write_strip, run.job, source, sinks)
+    found = [counts for _, counts in executor.run(work, run.job.plan.strips)]
+    invalid, low, clipped = map(sum, zip(*found, strict=True))
+    return invalid, low, clipped
 
 
 def denoise_large(
@@ -560,22 +595,21 @@ def denoise_large(
     options: Options,
     plan: Plan,
     folder: Path,
-    put: Put,
-    put_weights: Put | None = None,
+    sinks: Callable[[], Sinks],
     *,
     identity: Any = None,
     executor: Executor | None = None,
     watch: Watch | None = None,
     after: Callable[[Job], None] | None = None,
     strict: bool = False,
-) -> Report:
-    """Denoise by windows, with scratch files in ``folder``.
+) -> tuple[Report, int]:
+    """Denoise by windows, with scratch files in ``folder``; the report, and the voxels clipped.
 
     Args:
         source: the noisy cube.
         plan: from :func:`plan_for`.
         folder: for scratch files and the journal.
-        put, put_weights: take the restored cube and the weights, strip by strip.
+        sinks: opens the outputs, once there is something to write.
         identity: what tells this input from others; a run with the same one is resumed.
         executor: does the work; here, one strip after the other, when None.
         watch: told of every finished item.
@@ -610,7 +644,7 @@ def denoise_large(
             spent["solve"] += time.perf_counter() - t1
         t0 = time.perf_counter()
         wanted = converged or not strict
-        invalid, low = write(run, source, put, put_weights) if wanted else (0, 0)
+        invalid, low, clipped = write(run, source, sinks()) if wanted else (0, 0, 0)
         if after is not None and wanted:
             after(run.job)
         spent["write"] = time.perf_counter() - t0
@@ -620,7 +654,7 @@ def denoise_large(
     if choice is not None:
         tiling["chosen_on_rows"] = choice["rows"]
     span = options.range
-    return Report(
+    report = Report(
         model=options.model,
         original=options.original,
         rank=job.model.rank,
@@ -644,21 +678,25 @@ def denoise_large(
         choice=None if choice is None else choice["choice"],
         tiling=tiling,
     )
+    return report, clipped
 
 
 def denoise_cube(cube: Cube, options: Options, plan: Plan) -> Result:
     """The same for a cube in memory; scratch files in the folder for temporary files."""
     data, valid, weights = cube.data.copy(), cube.valid.copy(), np.zeros(cube.shape, np.float32)
 
-    def put(rows: slice, values: NDArray[np.float32], ok: NDArray[np.bool_]) -> None:
+    def put(rows: slice, values: NDArray[np.float32], ok: NDArray[np.bool_]) -> int:
         data[:, rows], valid[:, rows] = values, ok
+        return 0
 
-    def put_weights(rows: slice, values: NDArray[np.float32], ok: NDArray[np.bool_]) -> None:
+    def put_weights(rows: slice, values: NDArray[np.float32], ok: NDArray[np.bool_]) -> int:
         weights[:, rows] = values
+        return 0
 
     with TemporaryDirectory(prefix="dlw-") as folder:
         place = Path(folder) / "tiles"
-        report = denoise_large(InMemory(cube), options, plan, place, put, put_weights)
+        sinks = Sinks(put, put_weights)
+        report, _ = denoise_large(InMemory(cube), options, plan, place, lambda: sinks)
     return Result(replace(cube, data=data, valid=valid), weights, report, cube)
 
 

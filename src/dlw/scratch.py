@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol
+from typing import IO, Any, Protocol
 
 import numpy as np
 import torch
@@ -38,9 +38,11 @@ Rows = slice | NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Array:
-    """Images (..., row, col) in a file of their own, mapped anew for every window.
+    """Images (..., row, col) in a file of their own.
 
-    Pages that stay mapped would count as memory in use.
+    Windows are read from a map that is made anew each time: pages that stay mapped would count as
+    memory in use. They are written as bytes, not through a map: machines that share a disk would
+    overwrite each other's part of a page.
     """
 
     path: Path
@@ -55,16 +57,34 @@ class Array:
                 reserve(file, length)
         return self
 
-    def map(self, mode: Literal["r", "r+"] = "r") -> NDArray[Any]:
+    def map(self) -> NDArray[Any]:
         """The whole array, mapped; let go of it soon."""
-        return np.memmap(self.path, self.dtype, mode, 0, self.shape)
+        return np.memmap(self.path, self.dtype, "r", 0, self.shape)
 
     def read(self, rows: Rows = slice(None)) -> Tensor:
         """A copy of some rows, in the order given."""
         return torch.from_numpy(np.array(self.map()[..., rows, :]))
 
+    def read_band(self, b: int) -> Tensor:
+        """A copy of an image, or of several, by the first index."""
+        return torch.from_numpy(np.array(self.map()[b]))
+
     def write(self, rows: slice, values: Tensor) -> None:
-        self.map("r+")[..., rows, :] = values.numpy()
+        """Some rows of all images."""
+        height, width = self.shape[-2:]
+        first, stop, _ = rows.indices(height)
+        images = values.expand(*self.shape[:-2], stop - first, width).numpy()
+        with open(self.path, "r+b") as file:
+            for k, part in enumerate(images.reshape(-1, stop - first, width)):
+                file.seek((k * height + first) * width * np.dtype(self.dtype).itemsize)
+                file.write(np.ascontiguousarray(part, self.dtype).data)
+
+    def write_band(self, b: int, values: Tensor) -> None:
+        """All rows of an image, or of several, by the first index."""
+        part = np.ascontiguousarray(values.expand(self.shape[1:]).numpy(), self.dtype)
+        with open(self.path, "r+b") as file:
+            file.seek(b * part.nbytes)
+            file.write(part.data)
 
 
 class Executor(Protocol):

@@ -247,7 +247,7 @@ def local_strip(g: Setting, ops: tuple[str, ...], s: State, out: State, i: int) 
 @torch.no_grad()
 def divide_band(g: Setting, spectrum: Array, out: Array, mu: float, b: int) -> None:
     """One (transformed) band: transform the rows, divide by the operators, and transform back."""
-    plane = torch.from_numpy(np.array(spectrum.map()[b]))
+    plane = spectrum.read_band(b)
     half = plane.shape[-1]
     eigenvalues = torch.zeros((), dtype=torch.float64)
     for a, k in g.problem(None).weighted_operators(mu, g.schedule.proximal):
@@ -255,7 +255,7 @@ def divide_band(g: Setting, spectrum: Array, out: Array, mu: float, b: int) -> N
         eigenvalues = eigenvalues + a * symbol[b if len(symbol) > 1 else 0, :, :half]
     divided = torch.fft.fft(plane, dim=0) / eigenvalues.to(plane.real.dtype)
     divided = torch.fft.ifft(divided, dim=0)
-    out.map("r+")[b] = divided.numpy()
+    out.write_band(b, divided)
 
 
 def _point(g: Setting, s: State, f: int, rows: Rows) -> tuple[Tensor, float]:
