@@ -39,7 +39,7 @@ class Dask:
     def _tried(
         self, function: Callable[[int], Any], items: Sequence[int]
     ) -> Iterator[tuple[int, Any]]:
-        """The same, without the items whose function was lost with all the workers that held it."""
+        """The same, without the items whose function was lost with all the workers that had it."""
         from concurrent.futures import CancelledError
 
         from distributed import as_completed as finished
@@ -47,7 +47,10 @@ class Dask:
         as_completed: Any = finished
         if not items:
             return
-        (held,) = self.client.scatter([function], broadcast=True, hash=False)
+        try:
+            (held,) = self.client.scatter([function], broadcast=True, hash=False)
+        except OSError:  # a worker went away meanwhile, or there is none at the moment
+            return
         tasks = {self.client.submit(_call, held, i, pure=False, retries=RETRIES): i for i in items}
         try:
             for future in as_completed(list(tasks)):
@@ -93,6 +96,7 @@ def executor(workers: int | None = None, scheduler: str | None = None) -> Iterat
         yield Serial()
         return
     try:
+        import dask
         import distributed
     except ImportError as error:
         raise MissingDependency(
@@ -111,6 +115,8 @@ def executor(workers: int | None = None, scheduler: str | None = None) -> Iterat
             yield Dask(client)
         return
     with (
+        # On a busy machine the successor of a dead process may take a while to start.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "10 minutes"}),
         LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None
         ) as cluster,

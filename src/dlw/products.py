@@ -27,7 +27,7 @@ from .weighting import FLOOR
 if TYPE_CHECKING:
     from .denoising import Result
     from .io import CubeFile
-    from .large import Job, Options
+    from .job import Job, Options
     from .tiles import Plan
 
 NODATA, DEAD, IMPULSE, STRIPE, SATURATED = 1, 2, 4, 8, 16
@@ -242,7 +242,7 @@ def _write_flags(job: Job, file: CubeFile, out: io.CubeWriter) -> None:
 
 def _small(job: Job, file: CubeFile) -> tuple[Cube, Cube, NDArray[np.float32]]:
     """The noisy and the restored cube and the weights with every so many pixels left out."""
-    from .large import restored_strip, stored_weights
+    from .handover import restored_strip, stored_weights
 
     step = max(1, -(-max(file.shape[1:]) // SMALL))
     kept = []

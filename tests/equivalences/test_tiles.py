@@ -16,7 +16,8 @@ from dlw.nets.dlwnet import DLWnet3d
 from dlw.prox import GRADIENT, tv_prox
 from dlw.scratch import Array
 from dlw.solver import Model, Problem, Schedule, Term, Whole, solve
-from dlw.steps import Setting, Solver, staged
+from dlw.steps import Solver
+from dlw.strips import Setting, staged
 from dlw.weighting import Net, resolve
 
 
@@ -104,6 +105,30 @@ def test_every_model_is_solved_as_a_whole(cube, model, weights):
         near(parts.cube.data, whole.cube.data)
         for kind, value in whole.report.residuals.items():
             assert parts.report.residuals[kind] == pytest.approx(value, rel=0.02, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("model", "weights"),
+    [
+        *((m, "precision") for m in MODELS if m != "lrtfdfr"),
+        pytest.param("pnp", "original"),
+        *(
+            pytest.param(m, "original", marks=pytest.mark.slow)
+            for m in ("lrtv", "e3dtv", "ctv", "svtv")
+        ),
+    ],
+)
+def test_all_steps(model, weights):
+    """Rounding does not grow with the steps of the model's own schedule."""
+    scene = scenes.synthetic(3 if model == "svtv" else 6, 24, 18, rng=np.random.default_rng(3)).data
+    noisy = Cube.from_array(noise.case(5, scene, np.random.default_rng(4)).y.astype(np.float32))
+    whole = denoise(noisy, model=model, weights=weights)
+    for tile in (9, 12, 23):
+        parts = cut(noisy, tile, model, weights)
+        assert parts.report.tiling["way"] == "strips"
+        assert parts.report.steps == whole.report.steps
+        near(parts.weights, whole.weights)
+        near(parts.cube.data, whole.cube.data)
 
 
 @pytest.mark.parametrize("model", ["nn", "tvs"])
