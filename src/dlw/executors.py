@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,27 +16,52 @@ RETRIES = 3
 
 @dataclass(frozen=True)
 class Dask:
-    """A Dask cluster. All workers must see the scratch folder and the input under the same names."""
+    """A Dask cluster. All workers must see the scratch folder and the input under the same names.
+
+    A worker that dies costs the tiles it was working on: what it had finished is forgotten by the
+    cluster as soon as it is known here, and the files it wrote stay.
+    """
 
     client: Any
 
     def run(
         self, function: Callable[[int], Any], items: Iterable[int]
     ) -> Iterator[tuple[int, Any]]:
+        waiting = list(items)
+        for _ in range(RETRIES):
+            for item, result in self._tried(function, waiting):
+                waiting.remove(item)
+                yield item, result
+            if not waiting:
+                return
+        raise _brought_down()
+
+    def _tried(
+        self, function: Callable[[int], Any], items: Sequence[int]
+    ) -> Iterator[tuple[int, Any]]:
+        """The same, without the items whose function was lost with all the workers that had it."""
+        from concurrent.futures import CancelledError
+
         from distributed import as_completed as finished
 
         as_completed: Any = finished
-
-        waiting = list(items)
-        if not waiting:
+        if not items:
             return
-        (held,) = self.client.scatter([function], broadcast=True, hash=False)
-        tasks = {
-            self.client.submit(_call, held, i, pure=False, retries=RETRIES): i for i in waiting
-        }
         try:
-            for future in as_completed(tasks):
-                yield tasks[future], _result(future)
+            (held,) = self.client.scatter([function], broadcast=True, hash=False)
+        except OSError:  # a worker went away meanwhile, or there is none at the moment
+            return
+        tasks = {self.client.submit(_call, held, i, pure=False, retries=RETRIES): i for i in items}
+        try:
+            for future in as_completed(list(tasks)):
+                item = tasks.pop(future)
+                try:
+                    result = _result(future)
+                except CancelledError:
+                    continue
+                # The cluster computes again whatever is lost and wanted: this is wanted no longer.
+                future.release()
+                yield item, result
         finally:
             self.client.cancel(list(tasks))
 
@@ -51,15 +76,17 @@ def _call(function: Callable[[int], Any], item: int) -> Any:
 def _result(future: Any) -> Any:
     try:
         return future.result()
-    except DlwError:
-        raise
     except Exception as error:
-        if type(error).__name__ in ("KilledWorker", "CancelledError"):
-            raise OutOfResources(
-                "a tile brought several workers down, most likely by its memory; "
-                "give a smaller --memory or fewer --workers"
-            ) from error
+        if type(error).__name__ == "KilledWorker":
+            raise _brought_down() from error
         raise
+
+
+def _brought_down() -> OutOfResources:
+    return OutOfResources(
+        "a tile brought several workers down, most likely by its memory; "
+        "give a smaller --memory or fewer --workers"
+    )
 
 
 @contextmanager
@@ -69,6 +96,7 @@ def executor(workers: int | None = None, scheduler: str | None = None) -> Iterat
         yield Serial()
         return
     try:
+        import dask
         import distributed
     except ImportError as error:
         raise MissingDependency(
@@ -87,6 +115,8 @@ def executor(workers: int | None = None, scheduler: str | None = None) -> Iterat
             yield Dask(client)
         return
     with (
+        # On a busy machine the successor of a dead process may take a while to start.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "10 minutes"}),
         LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None
         ) as cluster,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,7 +27,7 @@ from .weighting import FLOOR
 if TYPE_CHECKING:
     from .denoising import Result
     from .io import CubeFile
-    from .large import Job, Options
+    from .job import Job, Options
     from .tiles import Plan
 
 NODATA, DEAD, IMPULSE, STRIPE, SATURATED = 1, 2, 4, 8, 16
@@ -173,68 +175,38 @@ def denoise_file(
     All outputs appear when they are complete. What is unfinished stays in a hidden folder beside
     ``target``, and the same call goes on from there.
     """
-    from contextlib import ExitStack
-
-    from .large import denoise_large, identity_of
+    from .large import Sinks, denoise_large, identity_of
 
     if outputs.picture is not None:
         _matplotlib()
-    _, rows, cols = file.shape
-    step = max(1, -(-max(rows, cols) // SMALL))
-    kept: dict[str, list[NDArray[Any]]] = {}
+    looks: list[tuple[Cube, Cube, NDArray[np.float32]]] = []
     with ExitStack() as stack:
-        # Opened when there is something to write: an output takes its room on the disk at once.
-        sinks: dict[str, io.CubeWriter] = {}
 
-        def sink(name: str, path: str, like: CubeFile) -> io.CubeWriter:
-            if name not in sinks:
-                sinks[name] = stack.enter_context(io.create(path, like, overwrite=overwrite))
-            return sinks[name]
+        def sink(path: str, like: CubeFile, strip: int | None = None) -> io.CubeWriter:
+            made = io.create(path, like, overwrite=overwrite, strip=strip)
+            return stack.enter_context(made)
 
-        def look(name: str, window: slice, values: NDArray[Any]) -> None:
-            if outputs.picture is not None:
-                kept.setdefault(name, []).append(values[:, (-window.start) % step :: step, ::step])
-
-        def put(window: slice, values: NDArray[np.float32], ok: NDArray[np.bool_]) -> None:
-            sink("cube", target, file).write(window, slice(None), values, ok)
-            if outputs.picture is not None:
-                data, valid = file.read(window)
-                for name, part in (
-                    ("noisy", data),
-                    ("valid", valid),
-                    ("restored", values),
-                    ("ok", ok),
-                ):
-                    look(name, window, part)
-
-        def put_weights(window: slice, values: NDArray[np.float32], ok: NDArray[np.bool_]) -> None:
+        def sinks() -> Sinks:
+            # Opened when there is something to write: an output takes its room on the disk at once.
+            made = {"cube": sink(target, file, plan.height)}
             if outputs.weights is not None:
                 like = plain(file, "float32", "weights")
-                sink("weights", outputs.weights, like).write(window, slice(None), values, ok)
-            look("weights", window, values)
+                made["weights"] = sink(outputs.weights, like, plan.height)
+            puts = {name: partial(_put, out.pen) for name, out in made.items()}
+            return Sinks(**puts, shared=all(out.shared for out in made.values()))
 
         def after(job: Job) -> None:
-            if outputs.flags is None:
-                return
-            out = sink("flags", outputs.flags, plain(file, "uint8", "flags"))
-            top = largest_stored(file.encoding)
-            place = {b: i for i, b in enumerate(job.use)}
-            for b in range(file.bands):
-                data, valid = file.read(bands=[b])
-                unit = restored = None
-                if b in place:
-                    unit, restored = job.band(place[b])[0].numpy(), job.restored(place[b])
-                found = flags(data, valid, unit, restored, top)
-                out.write_stored(slice(None), slice(None), found, [b])
+            if outputs.flags is not None:
+                _write_flags(job, file, sink(outputs.flags, plain(file, "uint8", "flags")))
+            if outputs.picture is not None:
+                looks.append(_small(job, file))
 
-        wants_weights = outputs.weights is not None or outputs.picture is not None
-        report = denoise_large(
+        report, clipped = denoise_large(
             file,
             options,
             plan,
             folder_of(target),
-            put,
-            put_weights if wants_weights else None,
+            sinks,
             identity=identity_of(file),
             executor=executor,
             watch=watch,
@@ -242,15 +214,47 @@ def denoise_file(
             strict=strict,
         )
     facts = report.as_dict()
-    facts["clipped_voxels"] = sinks["cube"].clipped if "cube" in sinks else None
-    if "cube" in sinks and outputs.picture is not None:
-        parts = {k: np.concatenate(v, axis=1) for k, v in kept.items()}
-        before = Cube(parts["noisy"], parts["valid"], file.wavelengths, file.good_bands)
-        after_ = Cube(parts["restored"], parts["ok"], file.wavelengths, file.good_bands)
-        quicklook(before, after_, parts["weights"], outputs.picture, overwrite=overwrite)
+    facts["clipped_voxels"] = None if strict and not report.converged else clipped
+    if outputs.picture is not None:
+        for look in looks:
+            quicklook(*look, outputs.picture, overwrite=overwrite)
     if outputs.report is not None:
         save_report(facts, outputs.report, overwrite=overwrite)
     return facts
+
+
+def _put(pen: io.Pen, rows: slice, values: NDArray[np.float32], ok: NDArray[np.bool_]) -> int:
+    return pen.write(rows, slice(None), values, ok)
+
+
+def _write_flags(job: Job, file: CubeFile, out: io.CubeWriter) -> None:
+    """Flags of a finished run, band by band."""
+    top = largest_stored(file.encoding)
+    place = {b: i for i, b in enumerate(job.use)}
+    for b in range(file.bands):
+        data, valid = file.read(bands=[b])
+        unit = restored = None
+        if b in place:
+            unit, restored = job.band(place[b])[0].numpy(), job.restored(place[b])
+        found = flags(data, valid, unit, restored, top)
+        out.write_stored(slice(None), slice(None), found, [b])
+
+
+def _small(job: Job, file: CubeFile) -> tuple[Cube, Cube, NDArray[np.float32]]:
+    """The noisy and the restored cube and the weights with every so many pixels left out."""
+    from .handover import restored_strip, stored_weights
+
+    step = max(1, -(-max(file.shape[1:]) // SMALL))
+    kept = []
+    for i in job.plan.strips:
+        rows = job.plan.window(i, 0).own
+        cut = np.s_[:, (-rows.start) % step :: step, ::step]
+        values, ok, _ = restored_strip(job, file, i)
+        parts = *file.read(rows), values, ok, stored_weights(job, rows)
+        kept.append([np.ascontiguousarray(part[cut]) for part in parts])
+    data, valid, restored, ok, w = (np.concatenate(v, axis=1) for v in zip(*kept, strict=True))
+    about = file.wavelengths, file.good_bands
+    return Cube(data, valid, *about), Cube(restored, ok, *about), w
 
 
 # --- pictures

@@ -17,12 +17,14 @@ import json
 import math
 import os
 import shutil
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol
+from typing import IO, Any, Protocol
 
 import numpy as np
 import torch
@@ -34,13 +36,16 @@ from .io.guard import check_disk, size
 from .io.source import reserve
 
 Rows = slice | NDArray[np.intp]
+Watch = Callable[[str, int, int], None]
+"""(stage, finished items, items)."""
 
 
 @dataclass(frozen=True)
 class Array:
-    """Images (..., row, col) in a file of their own, mapped anew for every window.
+    """Images (..., row, col) in a file of their own, read and written as bytes.
 
-    Pages that stay mapped would count as memory in use.
+    Not through a map: machines that share a disk would overwrite each other's part of a page, and
+    mapped pages count as memory in use.
     """
 
     path: Path
@@ -55,16 +60,49 @@ class Array:
                 reserve(file, length)
         return self
 
-    def map(self, mode: Literal["r", "r+"] = "r") -> NDArray[Any]:
-        """The whole array, mapped; let go of it soon."""
-        return np.memmap(self.path, self.dtype, mode, 0, self.shape)
-
     def read(self, rows: Rows = slice(None)) -> Tensor:
         """A copy of some rows, in the order given."""
-        return torch.from_numpy(np.array(self.map()[..., rows, :]))
+        height, width = self.shape[-2:]
+        numbers = np.arange(height)[rows]
+        images = np.empty((math.prod(self.shape[:-2]), len(numbers), width), self.dtype)
+        # Rows that follow each other are read at once.
+        ends = [0, *np.flatnonzero(np.diff(numbers) != 1) + 1, len(numbers)]
+        runs = [(int(numbers[a]), slice(a, b)) for a, b in pairwise(ends) if a < b]
+        with open(self.path, "rb") as file:
+            for k, image in enumerate(images):
+                for first, part in runs:
+                    file.seek((k * height + first) * width * images.itemsize)
+                    self._fill(file, image[part])
+        return torch.from_numpy(images.reshape(*self.shape[:-2], len(numbers), width))
+
+    def read_band(self, b: int) -> Tensor:
+        """A copy of an image, or of several, by the first index."""
+        held = np.empty(self.shape[1:], self.dtype)
+        with open(self.path, "rb") as file:
+            file.seek(b * held.nbytes)
+            self._fill(file, held)
+        return torch.from_numpy(held)
+
+    def _fill(self, file: IO[bytes], part: NDArray[Any]) -> None:
+        if file.readinto(part.data) != part.nbytes:  # type: ignore[attr-defined]
+            raise damaged(self.path.parent)
 
     def write(self, rows: slice, values: Tensor) -> None:
-        self.map("r+")[..., rows, :] = values.numpy()
+        """Some rows of all images."""
+        height, width = self.shape[-2:]
+        first, stop, _ = rows.indices(height)
+        images = values.expand(*self.shape[:-2], stop - first, width).numpy()
+        with open(self.path, "r+b") as file:
+            for k, part in enumerate(images.reshape(-1, stop - first, width)):
+                file.seek((k * height + first) * width * np.dtype(self.dtype).itemsize)
+                file.write(np.ascontiguousarray(part, self.dtype).data)
+
+    def write_band(self, b: int, values: Tensor) -> None:
+        """All rows of an image, or of several, by the first index."""
+        part = np.ascontiguousarray(values.expand(self.shape[1:]).numpy(), self.dtype)
+        with open(self.path, "r+b") as file:
+            file.seek(b * part.nbytes)
+            file.write(part.data)
 
 
 class Executor(Protocol):
@@ -89,14 +127,22 @@ def released(function: Callable[[int], Any], item: int) -> Any:
     """function(item), and then give back the memory it took.
 
     A problem and its functions refer to each other, so that only the collector ends them; and the
-    C library keeps what was freed in pieces unless it is told not to.
+    C library keeps what was freed in pieces unless it is told not to. Telling it after every small
+    item would cost more than the work, because the next item needs the same pages again.
     """
     try:
         return function(item)
     finally:
         gc.collect(1)
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).malloc_trim(0)
+        now = time.monotonic()
+        if now - _last_trim[0] > 1.0:
+            _last_trim[0] = now
+            with suppress(OSError, AttributeError):
+                ctypes.CDLL(None).malloc_trim(0)
+
+
+_last_trim = [-math.inf]
+"""When this process gave memory back, in seconds."""
 
 
 class Journal:
@@ -120,7 +166,7 @@ class Journal:
         function: Callable[[int], Any],
         items: Sequence[int],
         executor: Executor,
-        watch: Callable[[str, int, int], None] | None = None,
+        watch: Watch | None = None,
     ) -> list[Any]:
         """[function(i) for i in items], where finished items are not computed again.
 
@@ -138,6 +184,49 @@ class Journal:
             if watch is not None:
                 watch(stage, len(found), len(items))
         return [found[i] for i in items]
+
+
+@dataclass
+class Work:
+    """Does and remembers work.
+
+    Attributes:
+        folder: where the arrays are.
+        round: put behind the names of stages, from the second one on.
+    """
+
+    folder: Path
+    journal: Journal
+    executor: Executor
+    watch: Watch | None = None
+    round: int = 0
+
+    def map(
+        self,
+        stage: str,
+        function: Callable[[int], Any],
+        items: Sequence[int],
+        makes: Sequence[Array] = (),
+        here: bool = False,
+    ) -> list[Any]:
+        """The results for all items; those that are finished are not computed again.
+
+        Args:
+            makes: arrays that the function writes.
+            here: in this process.
+        """
+        name = f"{stage} (round {self.round + 1})" if self.round else stage
+        if not self.journal.finished(name, items):
+            for array in makes:
+                if self.journal.done.get(name) and not array.path.exists():
+                    raise damaged(self.folder)
+                array.make()
+        executor = Serial() if here else self.executor
+        return self.journal.map(name, function, items, executor, self.watch)
+
+    def resuming(self) -> bool:
+        """Whether everything so far was done by an earlier run."""
+        return self.journal.fresh == 0
 
 
 def journal_line(entry: dict[str, Any]) -> bytes:

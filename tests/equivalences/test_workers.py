@@ -3,57 +3,174 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
+import sys
+import time
+from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dlw import io, large, models, scenes
-from dlw.errors import DlwError
+from dlw.cube import Cube, Encoding
+from dlw.errors import DlwError, MissingDependency
 from dlw.executors import Dask, executor
 from dlw.products import Outputs, denoise_file
 from dlw.weighting import resolve
 
 pytest.importorskip("distributed")
+pytest.importorskip("zarr")
+
+TILE, STRIPS = 5, 8
+
+
+def note(book: Path, word: str, item: int) -> None:
+    """Append a line; one write call, so that lines of several processes do not mix."""
+    with open(book, "ab", buffering=0) as file:
+        file.write(f"{word} {item} {os.getpid()}\n".encode())
+
+
+def told(book: Path) -> list[list[str]]:
+    return [line.split() for line in book.read_text().splitlines()] if book.exists() else []
+
+
+def watched(function, book: Path, doomed: int | None, item: int):
+    """The function; before item ``doomed`` ends for the first time its process is killed."""
+    note(book, "begin", item)
+    done = function(item)
+    if item == doomed and not any(word == "die" for word, *_ in told(book)):
+        # What this process did before must be known elsewhere, or it is lost with it.
+        me, wait = str(os.getpid()), time.monotonic() + 30
+        while time.monotonic() < wait:
+            lines = told(book)
+            ended = {i for word, i, pid in lines if (word, pid) == ("end", me)}
+            if ended <= {i for word, i, _ in lines if word == "got"}:
+                break
+            time.sleep(0.01)
+        note(book, "die", item)
+        os.kill(os.getpid(), signal.SIGKILL)
+    note(book, "end", item)
+    return done
 
 
 class Murderer(Dask):
-    """Kills a worker after the second result."""
+    """Kills one worker in each of some passes, in the middle of a tile; keeps a book of each pass."""
+
+    def __init__(self, client, folder: Path, passes: dict[str, int]) -> None:
+        super().__init__(client)
+        object.__setattr__(self, "folder", folder)
+        object.__setattr__(self, "passes", passes)
+        object.__setattr__(self, "books", {})
 
     def run(self, function, items):
-        for n, found in enumerate(super().run(function, items)):
-            if n == 1 and not killed:
-                pid = next(iter(self.client.run(os.getpid).values()))
-                killed.append(pid)
-                os.kill(pid, signal.SIGKILL)
-            yield found
+        items = list(items)
+        name = function.func.__name__ if isinstance(function, partial) else "other"
+        book = self.folder / f"{len(self.books)}-{name}"
+        self.books[book] = items
+        doomed = self.passes.pop(name, None)
+        for item, found in super().run(partial(watched, function, book, doomed), items):
+            note(book, "got", item)
+            yield item, found
 
 
-killed: list[int] = []
-
-
-def test_a_dead_worker_costs_its_tile_only(tmp_path: Path):
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory) -> Path:
+    """Stored as integers in Zarr, with nodata and a bad band."""
     rng = np.random.default_rng(4)
-    clean = scenes.synthetic(5, 40, 12, rng=rng).data
-    np.save(
-        tmp_path / "in.npy", (clean + 0.1 * rng.standard_normal(clean.shape)).transpose(1, 2, 0)
+    clean = scenes.synthetic(5, 37, 12, rng=rng).data
+    stored = np.clip(1e4 * (clean + 0.1 * rng.standard_normal(clean.shape)), 1, 9e3)
+    stored[:, 5:8, 3] = 0
+    cube = Cube.from_array(
+        stored.astype(np.uint16), encoding=Encoding("uint16", "brc", 1e-4, nodata=0.0)
     )
-    made = {}
+    path = tmp_path_factory.mktemp("noisy") / "in.zarr"
+    io.save_cube(replace(cube, good_bands=np.array([1, 1, 1, 0, 1], bool)), path)
+    return path
+
+
+def run(noisy: Path, target: Path, who: Dask | None, model: str, weights: Path | None = None):
+    with io.open_source(noisy) as file:
+        short = replace(models.build(model, file.shape).schedule, steps=2)
+        options = large.Options(model, resolve("N+T+TS"), schedule=short)
+        plan = large.plan_for(file.shape, options, tile=TILE)
+        assert len(plan.strips) == STRIPS
+        outputs = Outputs(None if weights is None else str(weights))
+        return denoise_file(file, str(target), options, plan, outputs, executor=who)
+
+
+def tree(path: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("model", ["lrtfdfr", "tv"])
+def test_a_dead_worker_costs_its_tile_only(tmp_path, noisy, model):
+    """Zarr to Zarr: one worker dies while it reads, one while it solves, one while it writes."""
+    alone = run(noisy, tmp_path / "serial.zarr", None, model, tmp_path / "w.zarr")
+    books = tmp_path / "books"
+    books.mkdir()
+    passes = {"copy_strip": 5, "local_strip": 4, "write_strip": 5}
     with executor(2) as work:
-        for name, who in (("serial", None), ("cluster", Murderer(work.client))):
-            for model in ("lrtfdfr",):
-                with io.open_source(tmp_path / "in.npy") as file:
-                    short = replace(models.build(model, file.shape).schedule, steps=2)
-                    options = large.Options(model, resolve("N+T+TS"), schedule=short)
-                    plan = large.plan_for(file.shape, options, tile=10)
-                    target = tmp_path / f"{name}-{model}.npy"
-                    denoise_file(file, str(target), options, plan, Outputs(), executor=who)
-                    made[name, model] = target.read_bytes()
-    assert len(killed) == 1
-    for model in ("lrtfdfr",):
-        assert made["serial", model] == made["cluster", model]
+        who = Murderer(work.client, books, passes)
+        shared = run(noisy, tmp_path / "cluster.zarr", who, model, tmp_path / "v.zarr")
+    assert tree(tmp_path / "serial.zarr") == tree(tmp_path / "cluster.zarr")
+    assert tree(tmp_path / "w.zarr") == tree(tmp_path / "v.zarr")
+    assert alone["clipped_voxels"] == shared["clipped_voxels"]
+    assert alone["down_weighted"] == shared["down_weighted"]
+    # Every tile of every pass once, and once more those that were under way.
+    assert not who.passes
+    deaths = 0
+    for book, items in who.books.items():
+        lines = told(book)
+        begun = Counter(int(i) for word, i, _ in lines if word == "begin")
+        died = Counter(int(i) for word, i, _ in lines if word == "die")
+        assert begun == Counter(items) + died, book.name
+        deaths += sum(died.values())
+    assert deaths == 3
+    # Work was shared, and the shards are the strips.
+    assert len({pid for book in who.books for _, _, pid in told(book) if _ != "got"}) > 2
+    shards = {name for name in tree(tmp_path / "cluster.zarr") if "/c/" in name}
+    assert shards == {f"cube/c/0/{i}/0" for i in range(STRIPS)}
+
+
+def test_the_only_worker_dies(tmp_path, noisy):
+    """It takes the function of the pass with it, which is then sent again."""
+    books = tmp_path / "books"
+    books.mkdir()
+    run(noisy, tmp_path / "serial.npy", None, "nn")
+    with executor(1) as work:
+        run(noisy, tmp_path / "one.npy", Murderer(work.client, books, {"sum_strip": 4}), "nn")
+    assert (tmp_path / "serial.npy").read_bytes() == (tmp_path / "one.npy").read_bytes()
+
+
+def test_strips_have_files_of_their_own(tmp_path):
+    """Whatever their height; and what is sent to another process writes there."""
+    cube = Cube.from_array(np.random.default_rng(1).random((3, 301, 20), np.float32))
+    for strip in (7, 37, 64, 100, 127):
+        path = tmp_path / f"{strip}.zarr"
+        with io.create(path, cube, strip=strip) as sink:
+            assert (sink.shared, sink.tile[0]) == (True, strip)
+            pen = pickle.loads(pickle.dumps(sink.pen))
+            seen: set[str] = set()
+            for top in range(0, 301, strip):
+                rows = slice(top, min(top + strip, 301))
+                pen.write(rows, slice(None), cube.data[:, rows])
+                (stored,) = {
+                    str(p.relative_to(pen.put.path))
+                    for p in pen.put.path.rglob("c/*/*/*")
+                    if p.is_file()
+                } - seen
+                seen.add(stored)
+        np.testing.assert_array_equal(io.open_cube(path).data, cube.data)
+
+
+def test_without_zarr_it_is_said_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "zarr", None)
+    with pytest.raises(MissingDependency, match=r"pip install 'dlw\[scale\]'"):
+        io.check_place(tmp_path / "out.zarr")
 
 
 def test_no_scheduler_is_one_sentence():

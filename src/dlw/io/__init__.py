@@ -24,13 +24,14 @@ from . import envi, hdf5, jpeg, mat5, mat73, npy, npz, png, png_folder, tiff, za
 from .atomic import atomic, check_output
 from .guard import check_disk, nbytes, reading
 from .named import DEFAULT_AXES, SeveralCubes
-from .source import CubeFile, CubeWriter, Described, Index, Put
+from .source import CubeFile, CubeWriter, Described, Index, Pen, Put
 
 __all__ = [
     "FORMATS",
     "CubeFile",
     "CubeWriter",
     "Format",
+    "Pen",
     "atomic",
     "check_place",
     "check_save",
@@ -299,6 +300,7 @@ def create(
     *,
     overwrite: bool = False,
     encoding: Encoding | None = None,
+    strip: int | None = None,
 ) -> CubeWriter:
     """Make an output that is filled window by window and appears when it is complete.
 
@@ -309,6 +311,8 @@ def create(
         like: a :class:`CubeFile` or :class:`Cube` whose shape, wavelengths and metadata it gets.
         overwrite: replace an existing output, when the new one is complete.
         encoding: how to store the numbers, if not as ``like`` does.
+        strip: rows that will be written together, from the top. In Zarr each such strip has files
+            of its own, and other processes may write them (``CubeWriter.shared``).
 
     >>> import tempfile
     >>> noisy = Cube.from_array(np.ones((6, 20, 24)))
@@ -320,19 +324,26 @@ def create(
     form, chosen = _chosen(path, like, encoding)
     check_place(path, form, overwrite)
     check_disk(Path(os.path.realpath(path)).parent, path, nbytes(like.shape, chosen.dtype))
-    opening = _windows(path, form, like, chosen, overwrite)
-    tile = form.tile(like, chosen) if hasattr(form, "tile") else (1, like.shape[2])
-    return CubeWriter(Path(path), like.shape, chosen, opening, tile)
+    shared = form is zarr3 and strip is not None
+    more = {"strip": strip} if shared else {}
+    opening = _windows(path, form, like, chosen, overwrite, **more)
+    tile = form.tile(like, chosen, **more) if hasattr(form, "tile") else (1, like.shape[2])
+    return CubeWriter(Path(path), like.shape, chosen, opening, tile, shared)
 
 
 @contextmanager
 def _windows(
-    path: str | os.PathLike[str], form: Format, like: Described, encoding: Encoding, overwrite: bool
+    path: str | os.PathLike[str],
+    form: Format,
+    like: Described,
+    encoding: Encoding,
+    overwrite: bool,
+    **more: Any,
 ) -> Iterator[Put]:
     writer = getattr(form, "writer", None)
     with _placed(path, form, overwrite) as tmp:
         if writer is not None:
-            with writer(tmp, like, encoding) as put:
+            with writer(tmp, like, encoding, **more) as put:
                 yield put
             return
         held = np.zeros(like.shape, encoding.dtype)

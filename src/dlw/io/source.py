@@ -246,6 +246,45 @@ def reserve(file: IO[bytes], length: int) -> None:
         file.write(block[: length - start])
 
 
+@dataclass(frozen=True)
+class Pen:
+    """What writes windows of an output; it can be sent to other processes if ``put`` can."""
+
+    path: Path
+    shape: tuple[int, int, int]
+    encoding: Encoding
+    put: Put
+
+    def write(
+        self,
+        rows: slice,
+        cols: slice,
+        data: NDArray[Any],
+        valid: NDArray[np.bool_] | None = None,
+        bands: Bands = None,
+    ) -> int:
+        """Write values in physical units; returns how many were clipped to the type."""
+        ok = np.isfinite(data) if valid is None else valid
+        stored, clipped = encode(data, ok, self.encoding)
+        self.write_stored(rows, cols, stored, bands)
+        return clipped
+
+    def write_stored(
+        self, rows: slice, cols: slice, stored: NDArray[Any], bands: Bands = None
+    ) -> None:
+        """Write the bare numbers (band, row, col) of a window; their type must be the file's."""
+        which = _window(self.shape, rows, cols, bands)
+        expected = tuple(_length(i, n) for i, n in zip(which, self.shape, strict=True))
+        if stored.shape != expected:
+            raise BadInput(
+                f"a window of (band, row, col) shape {expected} of {self.path} was given "
+                f"numbers of shape {stored.shape}"
+            )
+        if np.dtype(stored.dtype).name != np.dtype(self.encoding.dtype).name:
+            raise BadInput(f"{self.path} stores {self.encoding.dtype}, not {stored.dtype}")
+        self.put(*which, stored)
+
+
 class CubeWriter:
     """An output that is filled window by window (see :func:`create`).
 
@@ -255,6 +294,8 @@ class CubeWriter:
         encoding: how the numbers are stored.
         clipped: how many valid voxels were clipped to the type so far.
         tile: rows and columns that the file holds together: windows of whole tiles are fastest.
+        pen: writes windows; what it clips is not counted here.
+        shared: whether the pen may be sent to other processes, for windows of whole tiles.
     """
 
     def __init__(
@@ -264,12 +305,13 @@ class CubeWriter:
         encoding: Encoding,
         opening: AbstractContextManager[Put],
         tile: tuple[int, int] = (1, 1),
+        shared: bool = False,
     ) -> None:
         self.path, self.shape, self.encoding, self.clipped = path, shape, encoding, 0
-        self.tile = tile
+        self.tile, self.shared = tile, shared
         self._stack: ExitStack | None = ExitStack()
         self._lock = threading.Lock()
-        self._put = self._stack.enter_context(opening)
+        self.pen = Pen(path, shape, encoding, self._stack.enter_context(opening))
 
     @property
     def bands(self) -> int:
@@ -290,9 +332,8 @@ class CubeWriter:
             data: the values; stored through the encoding, rounded and clipped to the type.
             valid: False where the value is to be stored as it is; None for finite values.
         """
-        ok = np.isfinite(data) if valid is None else valid
-        stored, clipped = encode(data, ok, self.encoding)
-        self.write_stored(rows, cols, stored, bands)
+        self._check_open()
+        clipped = self.pen.write(rows, cols, data, valid, bands)
         with self._lock:
             self.clipped += clipped
 
@@ -300,18 +341,12 @@ class CubeWriter:
         self, rows: slice, cols: slice, stored: NDArray[Any], bands: Bands = None
     ) -> None:
         """Write the bare numbers (band, row, col) of a window; their type must be the file's."""
+        self._check_open()
+        self.pen.write_stored(rows, cols, stored, bands)
+
+    def _check_open(self) -> None:
         if self._stack is None:
             raise BadInput(f"{self.path} is finished already; write to it before that")
-        which = _window(self.shape, rows, cols, bands)
-        expected = tuple(_length(i, n) for i, n in zip(which, self.shape, strict=True))
-        if stored.shape != expected:
-            raise BadInput(
-                f"a window of (band, row, col) shape {expected} of {self.path} was given "
-                f"numbers of shape {stored.shape}"
-            )
-        if np.dtype(stored.dtype).name != np.dtype(self.encoding.dtype).name:
-            raise BadInput(f"{self.path} stores {self.encoding.dtype}, not {stored.dtype}")
-        self._put(*which, stored)
 
     def finish(self) -> int:
         """Close the output and give it its name; returns the clipped voxels."""

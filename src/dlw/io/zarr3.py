@@ -148,37 +148,77 @@ def stored_axes(path: Path, asked: Encoding) -> str:
 
 def check_place(path: Path, overwrite: bool) -> None:
     """Only a Zarr store is ever replaced by one."""
+    package()
     check_output(path, overwrite=overwrite, directory=True)
     if path.is_dir() and not is_store(path):
         raise OutputExists(f"{path} is a folder but no Zarr store; choose a new name")
 
 
-def layout(like: Described) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Shapes of chunks and of shards (None for a small image)."""
+def layout(
+    like: Described, strip: int | None = None
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Shapes of chunks and of shards (None for a small image).
+
+    Args:
+        strip: rows that are written together; shards are then as high, so that no two strips
+            share a file.
+    """
     chunks = tuple(max(1, min(n, c)) for n, c in zip(like.shape, CHUNK, strict=True))
-    if max(like.shape[1:]) <= SHARD:
+    if strip is not None:
+        # A shard holds whole chunks.
+        heights = [n for n in range(CHUNK[1] // 4, CHUNK[1] + 1) if strip % n == 0]
+        chunks = (chunks[0], max(heights, default=strip), chunks[2])
+    elif max(like.shape[1:]) <= SHARD:
         return chunks, None
     # All bands and a square of pixels in one file: a cube is not a million files.
     whole = -(-like.shape[0] // chunks[0]) * chunks[0]
-    return chunks, (whole, *(c * max(1, SHARD // c) for c in chunks[1:]))
+    _, rows, cols = (c * max(1, SHARD // c) for c in chunks)
+    return chunks, (whole, strip or rows, cols)
 
 
-def tile(like: Described, encoding: Encoding) -> tuple[int, int]:
+def tile(like: Described, encoding: Encoding, strip: int | None = None) -> tuple[int, int]:
     """Rows and columns of a file: a part of one is written by reading it back."""
-    chunks, shards = layout(like)
+    chunks, shards = layout(like, strip)
     _, rows, cols = shards or chunks
     return rows, cols
 
 
+class Store:
+    """Writes windows of the array ``cube`` of a store. Other processes open the store anew.
+
+    Several may write at once as long as no two of them write to one shard.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = threading.Lock()  # two windows of this process may share a chunk
+        self.cube = package().open_group(str(path), mode="r+")["cube"]
+
+    def __call__(self, bands: Index, rows: slice, cols: slice, stored: NDArray[Any]) -> None:
+        with self.lock:
+            if isinstance(bands, slice):
+                self.cube[bands, rows, cols] = stored
+                return
+            for i, band in enumerate(bands):
+                self.cube[band, rows, cols] = stored[i]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Store, (self.path,)
+
+
 @contextmanager
-def writer(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Put]:
-    """Write what is known about the cube, and the numbers window by window."""
-    zarr = package()
-    chunks, shards = layout(like)
-    lock = threading.Lock()  # two windows may share a chunk
-    group = zarr.create_group(store=str(tmp), overwrite=False)
+def writer(
+    tmp: Path, like: Described, encoding: Encoding, strip: int | None = None
+) -> Iterator[Put]:
+    """Write what is known about the cube, and the numbers window by window.
+
+    Args:
+        strip: as for :func:`layout`.
+    """
+    chunks, shards = layout(like, strip)
+    group = package().create_group(store=str(tmp), overwrite=False)
     group.attrs.update(_attributes(like, encoding))
-    item = group.create_array(
+    group.create_array(
         "cube",
         shape=like.shape,
         dtype=encoding.dtype,
@@ -187,16 +227,10 @@ def writer(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Put]:
         dimension_names=("band", "row", "col"),
         attributes=_array_attributes(like, encoding),
     )
-
-    def put(bands: Index, rows: slice, cols: slice, stored: NDArray[Any]) -> None:
-        with lock:
-            if isinstance(bands, slice):
-                item[bands, rows, cols] = stored
-                return
-            for i, band in enumerate(bands):
-                item[band, rows, cols] = stored[i]
-
-    yield put
+    yield Store(tmp)
+    # What a process that was killed left behind.
+    for file in tmp.rglob("*.partial"):
+        file.unlink()
 
 
 def write(cube: Described, path: Path, stored: NDArray[Any], encoding: Encoding) -> None:

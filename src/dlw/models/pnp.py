@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..denoisers import Denoiser, Eigen, resolve
-from ..solver import Model, Problem, Schedule, Solution, State, Term, Watch
+from ..solver import Model, Schedule, Term
 
 SIGMA, MU = 50 / 255, 0.5
 Spec = str | Path | Denoiser
@@ -41,16 +42,8 @@ def build(
 
 def original(shape: Sequence[int], strength: float = 1.0, denoiser: Spec = "eigen") -> Model:
     """The denoiser alone, once, at the noise level it has in the loop: sqrt(strength) 50/255."""
-    denoise, sigma = resolve(denoiser), math.sqrt(strength) * SIGMA
-
-    def once(p: Problem, schedule: Schedule, watch: Watch | None) -> Solution:
-        x = denoise(p.measured, sigma)
-        state = State(x, (), (), (), (), schedule.mu, 1)
-        if watch is not None:
-            watch(state)
-        return Solution(x, state, (), True)
-
-    return Model(terms=(), schedule=Schedule(steps=1, mu=MU), method=once)
+    once = Schedule(steps=1, mu=MU, order=("terms",), multipliers=False)
+    return replace(build(shape, strength, denoiser), schedule=once)
 
 
 def build_hqs(shape: Sequence[int], strength: float = 1.0, denoiser: Spec = "eigen") -> Model:
