@@ -20,11 +20,11 @@ from torch import Tensor
 
 from .errors import BadOption
 from .operators import BAND, COL, ROW, gradient
-from .prox import leading, leading_of, unfold_bands
+from .prox import exact_gram, leading_of, unfold_bands
 
 
 class Factors(NamedTuple):
-    """Spectra (..., band, rank) and maps (..., rank, row, col)."""
+    """Spectra (..., band, rank), in float64, and maps (..., rank, row, col)."""
 
     spectra: Tensor
     maps: Tensor
@@ -32,15 +32,23 @@ class Factors(NamedTuple):
     @property
     def image(self) -> Tensor:
         """A B, (..., band, row, col)."""
-        flat = torch.matmul(self.spectra, unfold_bands(self.maps))
-        return flat.view(*flat.shape[:-1], *self.maps.shape[-2:])
+        return times(self.spectra, self.maps)
+
+
+def times(matrix: Tensor, images: Tensor) -> Tensor:
+    """A matrix (..., m, n) times every pixel of images (..., n, row, col), rounded once.
+
+    The penalty is not convex, and makes more of a rounding error than others do. A product in float32 is
+    rounded in another way for another number of pixels; this one is not.
+    """
+    flat = matrix.double() @ unfold_bands(images).double()
+    return flat.to(images.dtype).view(*flat.shape[:-1], *images.shape[-2:])
 
 
 def factorise(y: Tensor, rank: int) -> Factors:
     """The best product of a given rank: A the leading spectral singular vectors, B = A'y."""
-    spectra = leading(unfold_bands(y), rank)
-    maps = torch.matmul(spectra.mT, unfold_bands(y))
-    return Factors(spectra, maps.view(*maps.shape[:-1], *y.shape[-2:]))
+    spectra = leading_of(exact_gram(y), rank)
+    return Factors(spectra, times(spectra.mT, y))
 
 
 def scattered(y: Tensor, rank: int) -> Factors:
@@ -85,8 +93,8 @@ class FactorPenalty:
             raise BadOption("a product of factors (lrtfdfr) has no gradient; train through others")
         maps = unfold_bands(old.maps).double()
         pull = unfold_bands(v).to(maps) @ maps.mT
-        spectra = self.spectra(pull, maps @ maps.mT, old.spectra.to(maps), t).to(v.dtype)
-        low = torch.matmul(spectra.mT, unfold_bands(v)).view(old.maps.shape)
+        spectra = self.spectra(pull, maps @ maps.mT, old.spectra.to(maps), t)
+        low = times(spectra.mT, v)
         new = Factors(spectra, self.maps(low, Factors(spectra, old.maps), t))
         return new.image, new
 
@@ -116,7 +124,7 @@ class FactorPenalty:
         Args:
             low: A'v, (..., rank, row, col).
         """
-        values, rotation = torch.linalg.eigh((old.spectra.mT @ old.spectra).double())
+        values, rotation = torch.linalg.eigh(old.spectra.mT.double() @ old.spectra.double())
         turn = rotation.to(low.dtype)
         shape, coupling = low.shape, self.coupling
         right = torch.add(low, old.maps, alpha=self.inertia)

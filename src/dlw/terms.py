@@ -7,7 +7,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from .factors import FactorPenalty, Factors, factorise, scattered, scattered_numbers, spectra_first
+from .factors import (
+    FactorPenalty,
+    Factors,
+    factorise,
+    scattered,
+    scattered_numbers,
+    spectra_first,
+    times,
+)
 from .operators import Operator
 from .prox import (
     GRADIENT,
@@ -121,15 +129,14 @@ def product(
         return penalty.spectra(pull, gram, small, t)
 
     def low(v: Tensor, small: Small) -> Tensor:
-        images: Tensor = torch.tensordot(small.T.to(v), v, 1)
-        return images
+        return times(small.mT, v)
 
     def mix(images: Tensor, t: float, small: Small, old: Tensor) -> Tensor:
-        return penalty.maps(images, Factors(small.to(old), old), t)
+        return penalty.maps(images, Factors(small, old), t)
 
     def apply(v: Tensor, t: float, small: Small, images: Tensor | None) -> Tensor:
         assert images is not None
-        return Factors(small.to(images), images).image
+        return Factors(small, images).image
 
     spread = Spread(
         part,

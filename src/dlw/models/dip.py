@@ -6,6 +6,7 @@ not of the form of the solver: one loop of its own, behind the same call.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ MU, TV, SSTV = 0.12, 1.0, 10.0
 THRESHOLD, SPARSE = 0.1, 0.02
 RATE, INPUT, JITTER = 0.005, 0.1, 0.01
 STEPS = 1500
+AVERAGE = 0.98
+"""Decay of the running mean of the images."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,8 @@ def restore(
     of |D x| for spatial and spatial-spectral differences, split with the penalty mu: one step of
     Adam, then one update of the split. Without w the data term is ||y - x - s|| with a sparse s,
     as published. The norms are not squared and the differences are absolute, as in the authors'
-    program.
+    program. With weights the rate of Adam falls to 0 along a cosine and the image is a running mean:
+    nobody can see which iteration is the best one, so the last one has to be as good.
 
     Args:
         w: weights with mean one; None: the sparse term.
@@ -131,7 +135,13 @@ def restore(
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-        image = x.detach()
+        if root is None:
+            image = x.detach()
+        else:
+            share = max(1.0 - AVERAGE, 1.0 / (k + 1))
+            image = x.detach() if k == 0 else torch.lerp(image, x.detach(), share)
+            for group in optimiser.param_groups:
+                group["lr"] = RATE * 0.5 * (1.0 + math.cos(math.pi * (k + 1) / iterations))
         losses.append(float(loss.detach()))
         if clean is not None:
             scores.append(psnr(clean.numpy(), image.numpy()))
