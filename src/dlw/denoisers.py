@@ -216,7 +216,8 @@ def spectral_sums(x: Tensor) -> Tensor:
     keeps its level, what neighbours have in common grows, and the components stand out more.
     """
     if x.shape[-1] >= 2 * RUN:
-        x = x[..., : x.shape[-1] // RUN * RUN].unflatten(-1, (-1, RUN)).sum(-1) / math.sqrt(RUN)
+        runs = x.shape[-1] // RUN
+        x = x[..., : runs * RUN].reshape(*x.shape[:-1], runs, RUN).sum(-1) / math.sqrt(RUN)
     flat = x.flatten(1).double()
     bands, pixels = flat.shape
     count = flat.new_full((bands, 1), pixels)

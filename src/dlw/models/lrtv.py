@@ -16,8 +16,8 @@ def build(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = Non
 
     As in nn the data term carries c/sqrt(rows cols), so that the threshold on the singular values and the
     noise grow alike with the image; tau goes with it, and the strength is a factor on tau, as in the
-    original. The penalty grows with it: in twenty steps the low-rank copy would hardly hear of a strong
-    smooth copy otherwise. The result is the smooth copy.
+    original. The penalty grows with it: in twenty steps the low-rank copy, which is the result,
+    would hardly hear of a strong smooth copy otherwise.
     """
     rank = rank or min(shape[0], 4 if shape[0] <= 40 else 5)
     scale = 40.0 / math.sqrt(shape[1] * shape[2])
@@ -27,7 +27,7 @@ def build(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = Non
         fidelity=weighted_l2(scale),
         schedule=Schedule(steps=20, mu=0.033 * scale * max(1.0, strength), growth=1.2),
         central="data",
-        output=1,
+        output=0,
         rank=rank,
     )
 
