@@ -64,7 +64,6 @@ def theory(asked: Asked) -> None:
 
 def dip(asked: Asked) -> None:
     """Curves of S2DIP with and without weights; the last scene unless some are named."""
-    from ..models.dip import STEPS
     from .dip import run
 
     scenes = _scenes(asked, "dip", crop=64)
@@ -72,7 +71,7 @@ def dip(asked: Asked) -> None:
         scenes if asked.only else scenes[-1:],
         asked.out,
         noise=asked.cases or (1, 5),
-        iterations=asked.iterations or STEPS,
+        iterations=asked.iterations,
         seeds=asked.seeds or 1,
         report=asked.report,
     )

@@ -58,12 +58,11 @@ class Extra:
 def extras() -> tuple[Extra, ...]:
     """What is too slow for the benchmark of rivals, or has no trained weights."""
     known = parameters.networks(BANDS)
-    steps = dip.STEPS
     return (
         Extra("SERT, one pass, untrained", _sert, known["SERT"]),
-        Extra(f"S2DIP, {steps} iterations", lambda y: _dip(y, False), known["S2DIP"]),
+        Extra(f"S2DIP, {dip.usual(False)} iterations", lambda y: _dip(y, False), known["S2DIP"]),
         Extra(
-            f"DLW-S2DIP, {steps} iterations",
+            f"DLW-S2DIP, {dip.usual(True)} iterations",
             lambda y: _dip(y, True),
             known["S2DIP"] + known["DLWnet"],
         ),
@@ -85,7 +84,7 @@ def _dip(y: Tensor, weighted: bool) -> float:
     stamps: list[float] = []
     dip.restore(y, w, iterations=FEW + 1, progress=lambda k, x: stamps.append(time.process_time()))
     # The first iteration builds the network and is left out.
-    return before + (stamps[-1] - stamps[0]) / FEW * dip.STEPS
+    return before + (stamps[-1] - stamps[0]) / FEW * dip.usual(weighted)
 
 
 def made_scene(side: int) -> Scene:

@@ -50,15 +50,23 @@ class Curve:
 
 
 def plan(
-    scenes: Iterable[Scene], noise: Iterable[int], iterations: int, seeds: Iterable[int]
+    scenes: Iterable[Scene], noise: Iterable[int], iterations: int | None, seeds: Iterable[int]
 ) -> list[Curve]:
-    """All curves, those of one noisy cube together."""
-    if not 1 <= iterations <= dip.STEPS:
+    """All curves, those of one noisy cube together; every method's own number of iterations if None."""
+    if iterations is not None and not 1 <= iterations <= dip.STEPS:
         raise BadOption(f"the iterations of a curve go from 1 to {dip.STEPS}, not {iterations}")
     noise, seeds = tuple(noise), tuple(seeds)
     hashes = {m: store.load(net).sha256[:16] if net else "" for m, net in METHODS.items()}
     return [
-        Curve(scene.name, scene.sha256, number, method, hashes[method], iterations, seed)
+        Curve(
+            scene.name,
+            scene.sha256,
+            number,
+            method,
+            hashes[method],
+            iterations or dip.usual(method != "S2DIP"),
+            seed,
+        )
         for scene in scenes
         for number in noise
         for seed in seeds
@@ -102,7 +110,7 @@ def run(
     out: Path,
     *,
     noise: Sequence[int] = (1, 5),
-    iterations: int = dip.STEPS,
+    iterations: int | None = None,
     seeds: int = 1,
     report: Callable[[str], None] | None = None,
 ) -> list[Path]:
@@ -148,6 +156,15 @@ def ends(psnr: Sequence[float]) -> Ends:
     return Ends(statistics.fmean(psnr[-LAST:]), best, list(psnr).index(best) + 1)
 
 
+def counted(counts: dict[str, int]) -> str:
+    """Numbers by name.
+
+    >>> counted({"S2DIP": 1500, "DLW-S2DIP": 500})
+    'S2DIP 1500, DLW-S2DIP 500'
+    """
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
 def markdown(records: Sequence[dict[str, Any]], sides: dict[str, str]) -> str:
     """One line per noise case and method, mean over scenes and seeds, and what it means."""
     seeds = {r["seed"] for r in records}
@@ -156,7 +173,8 @@ def markdown(records: Sequence[dict[str, Any]], sides: dict[str, str]) -> str:
         "# Deep image prior with and without weights (tab-S2DIP)",
         "",
         f"{places}; {len(seeds)} seed{'s' if len(seeds) > 1 else ''}; "
-        f"{records[0]['iterations']} iterations, where the authors' program takes 7000. Final: "
+        f"{counted({r['method']: r['iterations'] for r in records})} iterations, where the authors' program "
+        "takes 7000. Final: "
         f"mean PSNR of the last {LAST} iterations, in dB. Max: the "
         "best iteration, which nobody can find without the clean cube.",
         "",

@@ -25,7 +25,8 @@ MU, TV, SSTV = 0.12, 1.0, 10.0
 """The penalty, and the weights of spatial and spatial-spectral variation."""
 THRESHOLD, SPARSE = 0.1, 0.02
 RATE, INPUT, JITTER = 0.005, 0.1, 0.01
-STEPS = 1500
+STEPS, WEIGHTED = 1500, 500
+"""Iterations with the sparse term, and with weights, which lead there sooner."""
 AVERAGE = 0.98
 """Decay of the running mean of the images."""
 
@@ -47,6 +48,11 @@ def build(shape: Sequence[int], strength: float = 1.0) -> Model:
 def original(shape: Sequence[int], strength: float = 1.0) -> Model:
     """S2DIP as published: the same network with a term for sparse noise in place of weights."""
     return _model(strength, sparse=True)
+
+
+def usual(weighted: bool) -> int:
+    """The number of iterations, unless another one is asked for."""
+    return WEIGHTED if weighted else STEPS
 
 
 def _model(strength: float, sparse: bool) -> Model:
@@ -71,7 +77,7 @@ def _model(strength: float, sparse: bool) -> Model:
         state = State(fit.x, (), (), (), (), schedule.mu, len(fit.loss))
         return Solution(fit.x, state, (), True)
 
-    return Model(terms=(), schedule=Schedule(steps=STEPS, mu=MU), method=method)
+    return Model(terms=(), schedule=Schedule(steps=usual(not sparse), mu=MU), method=method)
 
 
 @torch.enable_grad()
@@ -81,7 +87,7 @@ def restore(
     *,
     strength: float = 1.0,
     mu: float = MU,
-    iterations: int = STEPS,
+    iterations: int | None = None,
     seconds: float | None = None,
     seed: int = 0,
     clean: Tensor | None = None,
@@ -98,13 +104,14 @@ def restore(
 
     Args:
         w: weights with mean one; None: the sparse term.
-        iterations: steps of Adam; the authors' program takes 7000.
+        iterations: steps of Adam, None: :func:`usual`; the authors' program takes 7000.
         seconds: stop after the iteration that passes this time.
         seed: of the network, its input and the jitter of the input.
         clean: the true cube, for the PSNR of every iteration.
         progress: called with the number of the iteration, from 1, and its image.
     """
     begun = time.monotonic()
+    iterations = iterations or usual(w is not None)
     random = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
