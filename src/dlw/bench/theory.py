@@ -201,7 +201,8 @@ def run(clean: Sequence[Scene] | None, records: Path | None, out: Path) -> list[
     page = figure(found)
     text, picture = out / "theory.md", out / "theory.png"
     with atomic(text, overwrite=True) as tmp:
-        Path(tmp).write_text(markdown(found, SIMPLE.paper), encoding="utf-8")
+        page_text = markdown(found, SIMPLE.paper) + "\n![theory](theory.png)\n"
+        Path(tmp).write_text(page_text, encoding="utf-8")
     with atomic(picture, overwrite=True) as tmp:
         page.savefig(tmp, format="png")
     return [text, picture]
