@@ -197,8 +197,8 @@ def test_cost(tmp_path: Path) -> None:
 
 def test_parameters_of_a_method() -> None:
     source = runner.resolve("N")
-    assert parameters.of_source(source) == 113_281
-    assert parameters.of_source(runner.resolve("N*robust")) == 113_281
+    assert parameters.of_source(source) == 64_225
+    assert parameters.of_source(runner.resolve("N*robust")) == 64_225
     assert parameters.of_source(runner.resolve("uniform")) == 0
     assert {e.name.split(",")[0] for e in cost.extras()} == {"SERT", "S2DIP", "DLW-S2DIP"}
 
