@@ -22,7 +22,7 @@ from .labelled import as_cube, to_labelled
 from .noise import Truth
 from .rank import estimate_rank
 from .solver import Model, Problem, Schedule, Solution, State, solve
-from .strength import CAUTION, Choice, choose
+from .strength import Choice, choose
 from .weighting import DEFAULT, Product, Source, Spec, follows_noise, resolve, wants_original
 
 DEFAULT_MODEL = defaults.MODEL
@@ -359,7 +359,7 @@ def _choose(
         ready.y,
         w,
         lambda m: chosen_schedule(schedule, m.schedule),
-        caution=CAUTION if follows_noise(source) else 1.0,
+        follows_noise=follows_noise(source),
     )
 
 

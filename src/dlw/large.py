@@ -37,7 +37,7 @@ from .rank import estimate_rank
 from .scratch import Array, Executor, Serial, Watch, Work, key_of, workplace
 from .solver import Residuals, Whole, solve
 from .steps import Solver
-from .strength import CAUTION, choose
+from .strength import choose
 from .strips import Setting, staged
 from .tile_weights import weigh
 from .tiles import Plan, ramp
@@ -124,7 +124,7 @@ def settle(run: Run) -> dict[str, Any] | None:
             p.y,
             p.w,
             job.schedule,
-            caution=CAUTION if follows_noise(options.source) else 1.0,
+            follows_noise=follows_noise(options.source),
         )
         return {"rank": rank, "strength": choice.strength, "choice": choice.as_dict()}
 
