@@ -11,7 +11,8 @@ import pytest
 from dlw import scenes
 from dlw.bench import report, runner
 from dlw.bench.cases import Case, Files, Scene, centre, load_scenes
-from dlw.bench.command import pick
+from dlw.bench.command import bench
+from dlw.bench.experiments import pick
 from dlw.bench.figures import figures, panels
 from dlw.bench.tables import REFERENCE, SIMPLE, TABLES, Row
 from dlw.errors import BadFile, BadOption
@@ -125,9 +126,9 @@ def test_scenes_of_a_folder(tmp_path: Path) -> None:
 
 
 def test_tables() -> None:
-    assert pick("simple", "1,5").noise == (1, 5)
+    assert pick("simple", (1, 5)).noise == (1, 5)
     with pytest.raises(BadOption, match="did you mean 'simple'"):
-        pick("simpel")
+        bench("simpel")
     for table in TABLES.values():
         assert len({r.method for r in table.rows}) == len(table.rows)
 

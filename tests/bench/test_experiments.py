@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from dlw import scenes
-from dlw.bench import choice, robust
+from dlw.bench import choice, experiments, robust
 from dlw.bench.cases import Scene
+from dlw.bench.experiments import Asked
+from dlw.errors import BadFile, DlwError
 
 
 @pytest.fixture
@@ -16,13 +18,13 @@ def scene() -> Scene:
 
 
 def test_automatic_choices_are_measured_once(scene: Scene, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(choice, "MODELS", ("nn", "tv"))
     monkeypatch.setattr(choice, "OCTAVES", (0.5, 1.0))
+    names = ("nn", "tv")
     said: list[str] = []
-    (path,) = choice.run([scene], tmp_path, noise=(1, 5), report=said.append)
+    (path,) = choice.run([scene], tmp_path, names=names, noise=(1, 5), report=said.append)
     assert len(said) == 2
     first = path.read_text()
-    choice.run([scene], tmp_path, noise=(1, 5), report=said.append)
+    choice.run([scene], tmp_path, names=names, noise=(1, 5), report=said.append)
     assert len(said) == 2
     assert path.read_text() == first
     assert "| made | 5 |" in first
@@ -72,3 +74,48 @@ def test_photons_have_the_variance_of_the_signal() -> None:
     dark, bright = (np.median(y[:, b].var(axis=(1, 2)) - robust.READ**2) for b in (0, 1))
     assert 4 < bright / dark < 20
     assert abs(y.mean(axis=(0, 2, 3)) - (0.1, 0.9)).max() < 0.01
+
+
+def test_everything_in_one_run(tmp_path: Path, monkeypatch) -> None:
+    """Parts without data are left out and said, one that fails does not stop the others."""
+    seen: list[tuple[str, Asked]] = []
+
+    def broken(asked: Asked) -> None:
+        raise BadFile("no such scene")
+
+    for name in experiments.EXPERIMENTS:
+        if name != "all":
+            note = lambda asked, name=name: seen.append((name, asked))  # noqa: E731
+            monkeypatch.setitem(experiments.EXPERIMENTS, name, note)
+    monkeypatch.setitem(experiments.EXPERIMENTS, "pnp", broken)
+    with pytest.raises(DlwError, match="not every table was filled: pnp"):
+        experiments.everything(Asked(tmp_path, data=tmp_path, remote=tmp_path, quiet=True))
+    text = (tmp_path / "index.md").read_text()
+    assert "| colour | left out: needs --photos FOLDER |" in text
+    assert "| pnp | failed: no such scene |" in text
+    assert "| remote-31-bands | [simple](remote-31-bands/simple.md) |" in text
+    assert [n for n, _ in seen].count("simple") == 3
+    told = dict(seen)
+    assert told["theory"].records == tmp_path / "simple" / "simple.jsonl"
+    assert told["targets"].seeds == 2
+    remote = [a for n, a in seen if n == "simple" and a.bands == 31]
+    assert "abu-beach-1" in remote[0].without
+
+
+def test_all_fills_a_table(scene: Scene, tmp_path: Path, monkeypatch) -> None:
+    np.savez(tmp_path / "made.npz", cube=scene.data)
+    only = tuple(p for p in experiments.PARTS if p.name == "targets")
+    monkeypatch.setattr(experiments, "PARTS", only)
+    asked = Asked(
+        tmp_path / "out",
+        data=tmp_path,
+        crop=16,
+        cases=(1,),
+        models=("ctv",),
+        seeds=1,
+        pictures=False,
+        quiet=True,
+    )
+    experiments.everything(asked)
+    assert (tmp_path / "out" / "targets" / "targets.md").exists()
+    assert "(targets/targets.md)" in (tmp_path / "out" / "index.md").read_text()

@@ -14,7 +14,7 @@ from torch import Tensor
 from dlw import denoisers, scenes, store
 from dlw.bench import cost, dip, parameters, report, runner
 from dlw.bench.cases import Case, Files, Scene
-from dlw.bench.command import pick
+from dlw.bench.experiments import pick
 from dlw.bench.figures import WIDEST, panels
 from dlw.bench.tables import MAIN, NETWORKS, ORIGINAL, PNP, RIVALS, Row
 from dlw.cli import run
@@ -86,7 +86,7 @@ def test_a_network_of_the_user_joins_the_table(scene: Scene, tmp_path: Path) -> 
         runner.rival_networks(tmp_path)
     store.save(tmp_path / "hsi-denet.safetensors", HSIDeNet(6), {"name": "mine"})
     files = Files(rivals=runner.rival_networks(tmp_path))
-    table = pick("rivals", "1", "hsi-denet")
+    table = pick("rivals", (1,), ["hsi-denet"])
     without, cases = (runner.plan(table, [scene], range(1), f) for f in (Files(), files))
     assert without[1].key != cases[1].key
     path = tmp_path / "r"
@@ -95,7 +95,7 @@ def test_a_network_of_the_user_joins_the_table(scene: Scene, tmp_path: Path) -> 
     assert record["parameters"] == 2_731_968 + 1_152 * 6
     assert "| HSI-DeNet |" in report.markdown(table, [record])
     with pytest.raises(BadOption, match="did you mean 'hyres'"):
-        pick("rivals", "", "hyrse")
+        pick("rivals", (), ["hyrse"])
 
 
 def test_panels_are_wrapped(scene: Scene) -> None:
@@ -224,7 +224,7 @@ def test_commands(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_a_case_of_a_rival_ignores_the_denoiser(scene: Scene) -> None:
-    one = runner.plan(pick("rivals", "1", "hyres"), [scene], range(1))
-    two = runner.plan(pick("rivals", "1", "hyres"), [scene], range(1), Files(denoiser="eigen"))
+    one = runner.plan(pick("rivals", (1,), ["hyres"]), [scene], range(1))
+    two = runner.plan(pick("rivals", (1,), ["hyres"]), [scene], range(1), Files(denoiser="eigen"))
     assert one == two
     assert isinstance(one[0], Case)

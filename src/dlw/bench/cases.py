@@ -84,6 +84,7 @@ def load_scenes(
     crop: int | None = None,
     bands: int | None = None,
     only: tuple[str, ...] = (),
+    without: tuple[str, ...] = (),
     colour: bool = False,
 ) -> tuple[list[Scene], dict[str, str]]:
     """Scenes of a folder, and the files that could not be used with the reason.
@@ -91,7 +92,7 @@ def load_scenes(
     Args:
         crop: side of the central crop in pixels; smaller scenes are taken whole.
         bands: keep the first good bands only.
-        only: names to take; all when empty.
+        only: names to take; all when empty. ``without``: names to leave out.
         colour: take images of three bands only; otherwise leave those out.
     """
     folder = Path(folder)
@@ -101,6 +102,9 @@ def load_scenes(
     left_out: dict[str, str] = {}
     for path in sorted(folder.iterdir()):
         if path.name.startswith(".") or (only and path.stem not in only):
+            continue
+        if path.stem in without:
+            left_out[path.name] = "a network was trained with it"
             continue
         try:
             cube = open_cube(path)

@@ -30,11 +30,16 @@ def run(
     scenes: Sequence[Scene],
     out: Path,
     *,
+    names: Sequence[str] = MODELS,
     noise: Sequence[int] = (1, 2, 3, 4, 5),
     seeds: int = 1,
     report: Callable[[str], None] | None = None,
 ) -> list[Path]:
-    """Measure, and write ``auto.md``; finished cubes in ``auto.jsonl`` are not measured again."""
+    """Measure, and write ``auto.md``; finished cubes in ``auto.jsonl`` are not measured again.
+
+    Args:
+        names: models of the grid.
+    """
     out.mkdir(parents=True, exist_ok=True)
     path = out / "auto.jsonl"
     done = read_records(path)
@@ -43,12 +48,11 @@ def run(
     for scene in scenes:
         for case in noise:
             for seed in range(seeds):
-                key = (
-                    f"{scene.name} {scene.sha256} case {case} seed {seed} {networks} {__version__}"
-                )
+                cube = f"{scene.name} {scene.sha256} case {case} seed {seed}"
+                key = f"{cube} {','.join(names)} {networks} {__version__}"
                 if key not in done:
                     done[key] = {"key": key, "scene": scene.name, "noise": case, "seed": seed}
-                    done[key] |= measure(scene, case, seed)
+                    done[key] |= measure(scene, case, seed, names)
                     append(path, [done[key]])
                     if report is not None:
                         r = done[key]
@@ -59,11 +63,11 @@ def run(
                 records.append(done[key])
     target = out / "auto.md"
     with atomic(target, overwrite=True) as tmp:
-        tmp.write_text(markdown(records), encoding="utf-8")
+        tmp.write_text(markdown(records, names), encoding="utf-8")
     return [target]
 
 
-def measure(scene: Scene, case: int, seed: int) -> dict[str, Any]:
+def measure(scene: Scene, case: int, seed: int, names: Sequence[str] = MODELS) -> dict[str, Any]:
     """PSNR of the grid, of the automatic strength of every model, and of the advice."""
     noisy = make_noisy(scene, case, seed).y
     y = torch.from_numpy(noisy)
@@ -74,10 +78,10 @@ def measure(scene: Scene, case: int, seed: int) -> dict[str, Any]:
         x = solve(Problem(models.build(model, y.shape, strength), y, weights[network])).x
         return psnr(scene.data, x.numpy())
 
-    grid = {(m, WEIGHTS, s): score(m, WEIGHTS, s) for m in MODELS for s in OCTAVES}
-    grid |= {(m, n, 1.0): score(m, n, 1.0) for m in MODELS for n in NETWORKS if n != WEIGHTS}
+    grid = {(m, WEIGHTS, s): score(m, WEIGHTS, s) for m in names for s in OCTAVES}
+    grid |= {(m, n, 1.0): score(m, n, 1.0) for m in names for n in NETWORKS if n != WEIGHTS}
     automatic = {}
-    for m in MODELS:
+    for m in names:
         chosen = choose(lambda s, m=m: models.build(m, y.shape, s), y, weights[WEIGHTS]).strength  # type: ignore[misc]
         automatic[m] = {
             "strength": chosen,
@@ -97,12 +101,12 @@ def measure(scene: Scene, case: int, seed: int) -> dict[str, Any]:
     }
 
 
-def markdown(records: Sequence[Mapping[str, Any]]) -> str:
+def markdown(records: Sequence[Mapping[str, Any]], names: Sequence[str] = MODELS) -> str:
     """Mean losses, and the advice cube by cube."""
     lines = [
         "# Automatic strength and advice",
         "",
-        f"Mean loss in dB over {len(records)} noisy cubes. The grid: the models {', '.join(MODELS)} with "
+        f"Mean loss in dB over {len(records)} noisy cubes. The grid: the models {', '.join(names)} with "
         f"the network {WEIGHTS} at the strengths {', '.join(f'{s:g}' for s in OCTAVES)}, and with the other "
         "six networks at strength 1.",
         "",
@@ -110,7 +114,7 @@ def markdown(records: Sequence[Mapping[str, Any]]) -> str:
         "|---|---:|---:|",
     ]
     every = []
-    for m in MODELS:
+    for m in names:
         rows = [r["automatic"][m] for r in records]
         lost = [r["best"] - r["psnr"] for r in rows]
         every += lost
