@@ -2,7 +2,7 @@
 
 A format is a module with ``NAME``, ``SUFFIXES``, ``sniff``, ``source`` and ``write`` (see
 :class:`Format`); adding one means writing it and naming it in ``FORMATS``. :func:`open_source` and
-:func:`create` read and write by windows (see :mod:`dlw.io.source`), :func:`open_cube` and
+:func:`create` read and write by windows (see :mod:`dlw.io.source`, :mod:`dlw.io.sink`), :func:`open_cube` and
 :func:`save_cube` whole cubes.
 """
 
@@ -24,7 +24,9 @@ from . import envi, hdf5, jpeg, mat5, mat73, npy, npz, png, png_folder, tiff, za
 from .atomic import atomic, check_output
 from .guard import check_disk, nbytes, reading
 from .named import DEFAULT_AXES, SeveralCubes
-from .source import CubeFile, CubeWriter, Described, Index, Pen, Put
+from .sink import CubeWriter, Pen, Put
+from .source import CubeFile, Described
+from .windows import Index
 
 __all__ = [
     "FORMATS",

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from . import create, npy, open_source, output_format
 from .meta import items
 from .named import DEFAULT_AXES
-from .source import Described, windows
+from .source import Described
+from .windows import windows
 
 
 @dataclass(frozen=True)

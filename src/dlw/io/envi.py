@@ -24,7 +24,8 @@ from . import envi_header as header
 from .atomic import atomic, check_output
 from .guard import nbytes, reading, size
 from .meta import ENVI_KEYS, carried, nanometres, scaled
-from .source import CubeFile, Described, Put, mapped, mapped_writer, with_nodata
+from .sink import Put, mapped_writer
+from .source import CubeFile, Described, mapped, with_nodata
 
 NAME = "envi"
 DATA = (".img", ".dat", ".raw", ".bsq", ".bil", ".bip")
