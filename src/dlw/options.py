@@ -103,12 +103,13 @@ def check_places(paths: Sequence[str | None], overwrite: bool, source: str = "")
     """Refuse outputs that could not be written, before anything is read."""
     from . import io
     from .io.atomic import check_output
+    from .io.formats import ending_format
 
     given = [p for p in paths if p is not None]
     if len({os.path.realpath(p) for p in given}) < len(given):
         raise BadOption(f"two outputs have the same name: {', '.join(given)}")
     for path in given:
-        form = io.ending_format(path) if source else None
+        form = ending_format(path) if source else None
         if form is not None:
             io.check_place(path, form, overwrite)
             continue

@@ -154,7 +154,7 @@ class CubeFile:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from . import open_source
+        from .opening import open_source
 
         return _reopen, (open_source, *self.reopening)
 
