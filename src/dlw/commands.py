@@ -325,8 +325,8 @@ def audit(
     Noise alone has mean 0, variance about 1 and no correlation of neighbours.
     """
     from . import io
+    from .audit import audit as look
     from .denoising import predict_weights
-    from .products import audit as look
 
     check_places([picture], overwrite)
     limits = parse_range(range_)
