@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -16,7 +16,7 @@ from .errors import BadOption
 
 if TYPE_CHECKING:
     from .cube import Cube
-    from .denoising import Range
+    from .denoising import Range, Strength
 
 
 class ScheduleChoice(StrEnum):
@@ -103,12 +103,13 @@ def check_places(paths: Sequence[str | None], overwrite: bool, source: str = "")
     """Refuse outputs that could not be written, before anything is read."""
     from . import io
     from .io.atomic import check_output
+    from .io.formats import ending_format
 
     given = [p for p in paths if p is not None]
     if len({os.path.realpath(p) for p in given}) < len(given):
         raise BadOption(f"two outputs have the same name: {', '.join(given)}")
     for path in given:
-        form = io.ending_format(path) if source else None
+        form = ending_format(path) if source else None
         if form is not None:
             io.check_place(path, form, overwrite)
             continue
@@ -143,3 +144,24 @@ def parse_range(text: str) -> Range:
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise BadOption(f"--range needs two numbers, the lower one first, not '{text}'")
     return low, high
+
+
+def parse_rank(text: str | None) -> int | Literal["auto"] | None:
+    """'auto', a whole number, or nothing."""
+    if text is None:
+        return None
+    if text == "auto":
+        return "auto"
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise typer.BadParameter(f"--rank is a whole number from 1, or auto, not '{text}'")
+    return int(text)
+
+
+def parse_strength(text: str) -> Strength:
+    """'auto' or a number."""
+    if text == "auto":
+        return "auto"
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"--strength is a number or auto, not '{text}'") from None

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from .errors import BadFile, OutOfResources
 from .io.guard import check_disk, size
-from .io.source import reserve
+from .io.sink import reserve
 
 Rows = slice | NDArray[np.intp]
 Watch = Callable[[str, int, int], None]

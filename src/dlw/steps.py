@@ -1,4 +1,4 @@
-"""The steps of :mod:`dlw.solver` for an image on disk, over all strips.
+"""The steps of :mod:`dlw.admm` for an image on disk, over all strips.
 
 What is local runs in as few passes over the strips as may be (:mod:`dlw.strips`). What is not:
 
@@ -24,22 +24,12 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
+from .admm import State, central_step, grown, output, start
 from .operators import ROW
+from .problem import Problem, Schedule, norm_of
 from .scratch import Array, Work
-from .solver import (
-    Problem,
-    Residuals,
-    Schedule,
-    State,
-    central_step,
-    changes_of,
-    grown,
-    iterate,
-    norm_of,
-    output,
-    residuals_of,
-    start,
-)
+from .solver import iterate
+from .stopping import Residuals, changes_of, residuals_of
 from .strips import (
     Setting,
     Spectrum,

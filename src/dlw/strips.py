@@ -17,28 +17,12 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from .admm import State, argument, central_step, centre, finish, mapped, right_side, start, update
 from .operators import BAND
+from .problem import Model, Problem, Schedule, Term, Whole
 from .prox import exact_gram
 from .scratch import Array, Rows
-from .solver import (
-    Model,
-    Problem,
-    Schedule,
-    State,
-    Term,
-    Whole,
-    argument,
-    central_step,
-    centre,
-    change_sums,
-    finish,
-    gap,
-    mapped,
-    residual_sums,
-    right_side,
-    start,
-    update,
-)
+from .stopping import change_sums, gap, residual_sums
 from .tiles import Plan
 
 

@@ -17,6 +17,7 @@ from .factors import (
     times,
 )
 from .operators import Operator
+from .problem import Carry, Term
 from .prox import (
     GRADIENT,
     Small,
@@ -30,7 +31,6 @@ from .prox import (
     tv_prox,
     unfold_bands,
 )
-from .solver import Carry, Term
 
 
 def total_variation(strength: float, passes: int = 5) -> Term:

@@ -6,19 +6,11 @@ import numpy as np
 import pytest
 
 from dlw import scenes
+from dlw.audit import audit, whitened
 from dlw.cube import Cube
 from dlw.errors import BadInput
-from dlw.products import (
-    DEAD,
-    IMPULSE,
-    NODATA,
-    SATURATED,
-    STRIPE,
-    audit,
-    flags,
-    quicklook,
-    whitened,
-)
+from dlw.flags import DEAD, IMPULSE, NODATA, SATURATED, STRIPE, flags
+from dlw.quicklook import quicklook
 
 
 @pytest.fixture

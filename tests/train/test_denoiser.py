@@ -11,7 +11,10 @@ import pytest
 import torch
 
 from dlw import scenes, store
+from dlw.cli import run
 from dlw.errors import BadFile, BadOption
+from dlw.io import save_cube
+from dlw.picture import encode_png
 from dlw.train.denoiser import DenoiserRecipe, load_photographs, train_denoiser
 from dlw.train.grey import GreyPatches, eigenimages
 
@@ -99,3 +102,21 @@ def test_faults(tmp_path: Path) -> None:
         load_photographs(tmp_path)
     with pytest.raises(BadOption, match="sigma"):
         replace(TINY, sigma=0.0)
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("grey", "cubes"):
+        (tmp_path / name).mkdir()
+    made = [scenes.synthetic(6, 52, 50, rng=np.random.default_rng(i)) for i in range(2)]
+    picture = np.uint8(255 * np.moveaxis(made[0].data[:3], 0, -1))
+    (tmp_path / "grey" / "p.png").write_bytes(encode_png(picture))
+    for i, cube in enumerate(made):
+        save_cube(cube, tmp_path / "cubes" / f"s{i}.npz")
+    words = ["train-denoiser", "--grey", f"{tmp_path}/grey", "--cubes", f"{tmp_path}/cubes"]
+    words += ["--out", f"{tmp_path}/out", "--name", "small", "--steps", "2", "--seed", "3"]
+    assert run([*words, "--held-out", "s1"]) == 0
+    card = store.load_denoiser(tmp_path / "out" / "small.safetensors").card
+    assert (card["data"], card["validation"]) == (["1 photographs", "s0"], ["s1"])
+    assert card["recipe"]["seed"] == 3
+    assert run([*words, "--held-out", "s9"]) == 2
+    assert "Traceback" not in capsys.readouterr().err

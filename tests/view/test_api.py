@@ -20,7 +20,8 @@ from starlette.testclient import TestClient
 from dlw import Cube, denoise, open_cube, save_cube
 from dlw.view import server
 from dlw.view.choices import Lister, list_choices
-from dlw.view.session import MOST_KEPT, Session, Wish, lean
+from dlw.view.job import Wish
+from dlw.view.session import MOST_KEPT, Session, lean
 
 TOKEN = "a-token-for-tests"
 HOST = "127.0.0.1:8000"

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from . import create, npy, open_source, output_format
+from . import npy
+from .formats import output_format
 from .meta import items
 from .named import DEFAULT_AXES
-from .source import Described, windows
+from .opening import open_source
+from .saving import create
+from .source import Described
+from .windows import windows
 
 
 @dataclass(frozen=True)

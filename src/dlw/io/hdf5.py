@@ -16,8 +16,10 @@ from .guard import check_promise, nbytes, reading
 from .meta import carried, to_text
 from .named import Variable
 from .picture import fitting_nodata
-from .source import CubeFile, Described, Index, Put, Window
+from .sink import Put
+from .source import CubeFile, Described, Window
 from .tree import Node, Tree, open_tree
+from .windows import Index
 
 NAME = "hdf5"
 SUFFIXES: tuple[str, ...] = (".h5", ".hdf5", ".he5", ".nc", ".nc4")

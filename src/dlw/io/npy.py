@@ -16,7 +16,8 @@ from ..cube import AXES, Encoding
 from ..errors import BadFile
 from .guard import check_cube, nbytes, reading, size
 from .named import DEFAULT_AXES
-from .source import CubeFile, Described, Put, mapped, mapped_writer, with_nodata
+from .sink import Put, mapped_writer
+from .source import CubeFile, Described, mapped, with_nodata
 
 NAME = "npy"
 SUFFIXES: tuple[str, ...] = (".npy",)

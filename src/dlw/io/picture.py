@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from ..cube import Encoding
 from ..errors import BadFile
 from .guard import check_cube, check_promise, nbytes, reading
-from .source import CubeFile, Index, Window, whole, with_nodata
+from .source import CubeFile, Window, whole, with_nodata
+from .windows import Index
 
 AXES = "brc"
 """GDAL hands out and takes (band, row, col)."""

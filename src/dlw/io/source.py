@@ -1,6 +1,6 @@
-"""Cubes read and written window by window, without holding them in memory.
+"""Cubes read window by window, without holding them in memory.
 
-Reading::
+::
 
     with open_source("scene.hdr") as source:         # reads the header only
         source.shape                                 # (bands, rows, columns)
@@ -9,19 +9,9 @@ Reading::
         data, valid = source.read(slice(0, 64), slice(None), bands=[3, 5])
         stored = source.read_stored(slice(0, 64), slice(None))         # the numbers in the file
 
-Writing::
-
-    with create("clean.hdr", source) as sink:        # the ending decides the format
-        sink.write(slice(0, 64), slice(32, 96), data, valid)           # values, as read() gave them
-        sink.write_stored(slice(64, 99), slice(None), stored)          # or the bare numbers
-    sink.clipped                                     # voxels the type could not hold
-
-Nothing has the output's name before the ``with`` block ends well; an exception inside it, or
-``abort()``, leaves an older output as it was and nothing beside it. Windows may be written in any
-order; what is never written is 0 (any value in a file that was there before is gone).
 ``source.lazy`` is False where a format has to be read whole (png, npz, MATLAB before 7.3): that
 happens once, at the first ``read``. Sources may be read from several threads and pickled (they are
-opened again); a sink may be written from several threads of one process.
+opened again).
 
 Words in ``metadata`` that several formats share (all values are plain: text, numbers, tuples and
 dicts of them): ``fwhm`` (nm per band), ``band_names``, ``crs`` (WKT), ``transform`` (a, b, c, d, e,
@@ -33,28 +23,21 @@ assumed), ``nodata_from`` (who said what nodata is).
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cube import AXES, Cube, Encoding, decode, encode
-from ..errors import BadInput
+from ..cube import AXES, Cube, Encoding, decode
 from .guard import check_memory, check_promise, nbytes
+from .windows import Bands, Index, inside
 
-Bands = slice | Sequence[int] | None
-Index = slice | list[int]
 Window = Callable[[Index, slice, slice], NDArray[Any]]
 """Reads stored numbers: (bands, rows, columns) -> array (band, row, col)."""
-Put = Callable[[Index, slice, slice, NDArray[Any]], None]
-"""Writes stored numbers: (bands, rows, columns, array (band, row, col))."""
 
 
 class Described(Protocol):
@@ -133,7 +116,7 @@ class CubeFile:
         self, rows: slice = slice(None), cols: slice = slice(None), bands: Bands = None
     ) -> NDArray[Any]:
         """The numbers of a window as they are stored, (band, row, col)."""
-        which = _window(self.shape, rows, cols, bands)
+        which = inside(self.shape, rows, cols, bands)
         return np.asarray(self.window(*which))
 
     def read(
@@ -171,7 +154,7 @@ class CubeFile:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from . import open_source
+        from .opening import open_source
 
         return _reopen, (open_source, *self.reopening)
 
@@ -213,224 +196,6 @@ def mapped(
         return np.array(cut, dtype.newbyteorder("="))
 
     return window
-
-
-@contextmanager
-def mapped_writer(
-    path: Path, head: bytes, shape: tuple[int, int, int], dtype: np.dtype[Any], axes: str
-) -> Iterator[Put]:
-    """A file of ``head`` and then the numbers in the order ``axes``, to be filled by windows."""
-    stored_shape = tuple(shape[AXES.index(a)] for a in axes)
-    order = tuple(axes.index(a) for a in AXES)
-    lock = threading.Lock()
-    with open(path, "wb") as file:
-        file.write(head)
-        file.flush()
-        reserve(file, len(head) + nbytes(shape, dtype.str))
-
-    def put(bands: Index, rows: slice, cols: slice, stored: NDArray[Any]) -> None:
-        with lock:
-            array: NDArray[Any] = np.memmap(path, dtype, "r+", len(head), stored_shape)
-            array.transpose(order)[bands, rows, cols] = stored
-
-    yield put
-
-
-def reserve(file: IO[bytes], length: int) -> None:
-    """Give a file its full length on the disk now: a mapped page on a full disk ends the process."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(file.fileno(), 0, length)
-        return
-    block = bytes(2**20)  # pragma: no cover
-    for start in range(file.tell(), length, len(block)):  # pragma: no cover
-        file.write(block[: length - start])
-
-
-@dataclass(frozen=True)
-class Pen:
-    """What writes windows of an output; it can be sent to other processes if ``put`` can."""
-
-    path: Path
-    shape: tuple[int, int, int]
-    encoding: Encoding
-    put: Put
-
-    def write(
-        self,
-        rows: slice,
-        cols: slice,
-        data: NDArray[Any],
-        valid: NDArray[np.bool_] | None = None,
-        bands: Bands = None,
-    ) -> int:
-        """Write values in physical units; returns how many were clipped to the type."""
-        ok = np.isfinite(data) if valid is None else valid
-        stored, clipped = encode(data, ok, self.encoding)
-        self.write_stored(rows, cols, stored, bands)
-        return clipped
-
-    def write_stored(
-        self, rows: slice, cols: slice, stored: NDArray[Any], bands: Bands = None
-    ) -> None:
-        """Write the bare numbers (band, row, col) of a window; their type must be the file's."""
-        which = _window(self.shape, rows, cols, bands)
-        expected = tuple(_length(i, n) for i, n in zip(which, self.shape, strict=True))
-        if stored.shape != expected:
-            raise BadInput(
-                f"a window of (band, row, col) shape {expected} of {self.path} was given "
-                f"numbers of shape {stored.shape}"
-            )
-        if np.dtype(stored.dtype).name != np.dtype(self.encoding.dtype).name:
-            raise BadInput(f"{self.path} stores {self.encoding.dtype}, not {stored.dtype}")
-        self.put(*which, stored)
-
-
-class CubeWriter:
-    """An output that is filled window by window (see :func:`create`).
-
-    Attributes:
-        path: the output.
-        shape: (bands, rows, columns).
-        encoding: how the numbers are stored.
-        clipped: how many valid voxels were clipped to the type so far.
-        tile: rows and columns that the file holds together: windows of whole tiles are fastest.
-        pen: writes windows; what it clips is not counted here.
-        shared: whether the pen may be sent to other processes, for windows of whole tiles.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        shape: tuple[int, int, int],
-        encoding: Encoding,
-        opening: AbstractContextManager[Put],
-        tile: tuple[int, int] = (1, 1),
-        shared: bool = False,
-    ) -> None:
-        self.path, self.shape, self.encoding, self.clipped = path, shape, encoding, 0
-        self.tile, self.shared = tile, shared
-        self._stack: ExitStack | None = ExitStack()
-        self._lock = threading.Lock()
-        self.pen = Pen(path, shape, encoding, self._stack.enter_context(opening))
-
-    @property
-    def bands(self) -> int:
-        return self.shape[0]
-
-    def write(
-        self,
-        rows: slice,
-        cols: slice,
-        data: NDArray[Any],
-        valid: NDArray[np.bool_] | None = None,
-        bands: Bands = None,
-    ) -> None:
-        """Write values (band, row, col) in physical units.
-
-        Args:
-            rows, cols, bands: the window, as for :meth:`CubeFile.read`.
-            data: the values; stored through the encoding, rounded and clipped to the type.
-            valid: False where the value is to be stored as it is; None for finite values.
-        """
-        self._check_open()
-        clipped = self.pen.write(rows, cols, data, valid, bands)
-        with self._lock:
-            self.clipped += clipped
-
-    def write_stored(
-        self, rows: slice, cols: slice, stored: NDArray[Any], bands: Bands = None
-    ) -> None:
-        """Write the bare numbers (band, row, col) of a window; their type must be the file's."""
-        self._check_open()
-        self.pen.write_stored(rows, cols, stored, bands)
-
-    def _check_open(self) -> None:
-        if self._stack is None:
-            raise BadInput(f"{self.path} is finished already; write to it before that")
-
-    def finish(self) -> int:
-        """Close the output and give it its name; returns the clipped voxels."""
-        stack, self._stack = self._stack, None
-        if stack is not None:
-            stack.close()
-        return self.clipped
-
-    def abort(self) -> None:
-        """Throw away what was written; an older output stays as it was."""
-        stack, self._stack = self._stack, None
-        if stack is not None:
-            error = _Aborted()
-            stack.__exit__(_Aborted, error, None)
-
-    def __enter__(self) -> CubeWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        stack, self._stack = self._stack, None
-        if stack is not None:
-            stack.__exit__(kind, error, trace)
-
-
-class _Aborted(BaseException):
-    """Unwinds the writers without being an error of theirs."""
-
-
-def _window(
-    shape: tuple[int, int, int], rows: slice, cols: slice, bands: Bands
-) -> tuple[Index, slice, slice]:
-    """The window with explicit limits inside the image."""
-    cuts = []
-    for name, cut, length in (("rows", rows, shape[1]), ("cols", cols, shape[2])):
-        start, stop, step = cut.indices(length)
-        if step != 1:
-            raise BadInput(f"{name} of a window go one by one, not in steps of {step}")
-        cuts.append(slice(start, max(start, stop)))
-    if bands is None:
-        bands = slice(None)
-    if isinstance(bands, slice):
-        start, stop, step = bands.indices(shape[0])
-        if step == 1:
-            return slice(start, max(start, stop)), cuts[0], cuts[1]
-        bands = range(start, stop, step)
-    chosen = [int(b) for b in bands]
-    wrong = [b for b in chosen if not 0 <= b < shape[0]]
-    if wrong:
-        raise BadInput(f"there is no band {wrong[0]}; bands are numbered 0 to {shape[0] - 1}")
-    return chosen, cuts[0], cuts[1]
-
-
-def _length(index: Index, count: int) -> int:
-    return len(range(*index.indices(count))) if isinstance(index, slice) else len(index)
-
-
-def windows(
-    shape: tuple[int, int, int], itemsize: int, tile: tuple[int, int], most: int = 2**26
-) -> Iterator[tuple[slice, slice]]:
-    """Windows of whole tiles that cover an image, each of at most ``most`` bytes or one tile.
-
-    Args:
-        shape: (bands, rows, columns).
-        itemsize: bytes of a number.
-        tile: rows and columns that a file holds together.
-        most: bytes of a window with all bands.
-
-    >>> list(windows((2, 5, 3), 1, (2, 3), 12))[-1]
-    (slice(4, 5, None), slice(0, 3, None))
-    """
-    bands, rows, cols = shape
-    height, width = (min(t, n) for t, n in zip(tile, (rows, cols), strict=True))
-    wide = width * max(1, most // max(1, bands * height * width * itemsize))
-    high = height
-    if wide >= cols:
-        high = height * max(1, most // max(1, bands * height * cols * itemsize))
-    for r in range(0, rows, high):
-        for c in range(0, cols, wide):
-            yield slice(r, min(r + high, rows)), slice(c, min(c + wide, cols))
 
 
 def with_nodata(encoding: Encoding, metadata: dict[str, Any], nodata: float | None) -> Encoding:

@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from ..cube import Encoding
 from .meta import carried, scaled
 from .picture import fitting_nodata, open_picture, quiet, write_picture
-from .source import CubeFile, Described, Index, Put
+from .sink import Put
+from .source import CubeFile, Described
+from .windows import Index
 
 NAME = "tiff"
 SUFFIXES: tuple[str, ...] = (".tif", ".tiff")

@@ -20,8 +20,10 @@ from .guard import check_promise, nbytes, reading
 from .hdf5 import MOST, sliced
 from .meta import carried, to_text
 from .named import Variable
-from .source import CubeFile, Described, Index, Put, Window
+from .sink import Put
+from .source import CubeFile, Described, Window
 from .tree import Node, Tree, open_tree
+from .windows import Index
 
 NAME = "zarr"
 SUFFIXES: tuple[str, ...] = (".zarr",)

@@ -9,32 +9,16 @@ from typing import Annotated
 import typer
 
 from ..errors import unknown_name
-from .command import progress
-from .options import (
-    CheckpointOption,
-    HeldOutOption,
-    MinutesOption,
-    ResumeOption,
-    SeedOption,
-    ThreadsOption,
-    finish,
-    names,
-    read_scenes,
-    set_threads,
-)
+from .options import names
+from .runs import Run, with_run_options
 
 
+@with_run_options
 def train_rival_command(
     network: Annotated[str, typer.Argument(help="hsid-cnn or hsi-denet")],
     data: Annotated[Path, typer.Option(help="folder with clean scenes")],
-    out: Annotated[Path, typer.Option(help="folder for the run")],
-    held_out: HeldOutOption = "",
+    run: Run,
     steps: Annotated[int | None, typer.Option(help="instead of the plan's")] = None,
-    minutes: MinutesOption = None,
-    checkpoint_minutes: CheckpointOption = 3.0,
-    seed: SeedOption = 0,
-    resume: ResumeOption = False,
-    threads: ThreadsOption = None,
 ) -> None:
     """Train a network to compare with.
 
@@ -44,22 +28,9 @@ def train_rival_command(
 
     if network not in PLANS:
         raise unknown_name("network to train", network, PLANS)
-    set_threads(threads)
-    plan = replace(PLANS[network], seed=seed, held_out=names(held_out))
+    plan = replace(PLANS[network], seed=run.seed, held_out=names(run.held_out))
     plan = plan if steps is None else replace(plan, steps=steps)
-    scenes, apart = read_scenes(data, held_out)
-    with progress(plan) as show:
-        target = train_rival(
-            plan,
-            scenes,
-            out,
-            held_out=apart,
-            resume=resume,
-            checkpoint_minutes=checkpoint_minutes,
-            minutes=minutes,
-            report=show,
-        )
-    finish(out, target)
+    run.go(train_rival, plan, data)
 
 
 def register(app: typer.Typer) -> None:

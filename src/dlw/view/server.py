@@ -38,7 +38,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..errors import BadOption, DlwError, OutputExists
 from . import exports
 from .choices import Unready
-from .session import Absent, Busy, Session, Wish
+from .job import Busy, Wish
+from .session import Absent, Session
 
 TYPES = {
     ".html": "text/html; charset=utf-8",

@@ -1,4 +1,4 @@
-"""The text of ENVI headers: a tolerant reader and a writer.
+"""The text of ENVI headers: a tolerant reader, a writer, and the words of both.
 
 A header is ``ENVI`` and then lines ``key = value``, where a value in braces may run over several
 lines. Keys are compared in lower case with single blanks. Every value stays text here, so that what
@@ -7,13 +7,24 @@ dlw does not know is written back as it came.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from ..errors import BadFile
-from .guard import reading
+import numpy as np
 
+from ...errors import BadFile
+from ..guard import reading
+from ..meta import scaled
+
+NAME = "envi"
+TYPES = {1: "uint8", 2: "int16", 3: "int32", 4: "float32", 5: "float64"}
+TYPES |= {12: "uint16", 13: "uint32", 14: "int64", 15: "uint64"}
+CODES = {name: code for code, name in TYPES.items()}
+COMPLEX = {6: "complex64", 9: "complex128"}
+INTERLEAVE = {"bsq": "brc", "bil": "rbc", "bip": "rcb"}
 LONGEST = 64 * 2**20
 """Bytes of a believable header: 100 000 bands with names and wavelengths are a few megabytes."""
 
@@ -94,6 +105,19 @@ def whole_number(
             "correct the header"
         )
     return value
+
+
+def number(text: str) -> float:
+    """A number of a header, NaN for what is none."""
+    try:
+        return scaled(text.strip().strip("{}"), 0)
+    except (ValueError, ArithmeticError):
+        return math.nan
+
+
+def number_type(name: str, big: int) -> np.dtype[Any]:
+    """The type of the stored numbers, with the byte order that the header names."""
+    return np.dtype(name).newbyteorder(">" if big else "<")
 
 
 def items(value: str) -> list[str]:
