@@ -9,7 +9,7 @@ import pytest
 
 from dlw import Cube
 from dlw.bench import classify
-from dlw.bench.tables import Row
+from dlw.bench.classify import Method
 
 pytest.importorskip("sklearn")
 
@@ -27,7 +27,7 @@ def scene() -> tuple[Cube, np.ndarray]:
 
 
 def test_denoising_helps_the_classifier(scene: tuple[Cube, np.ndarray], tmp_path: Path) -> None:
-    methods = (Row(""), Row("uniform", model="tv"), Row("no-such-source", model="tv"))
+    methods = (Method(""), Method("uniform", model="tv"), Method("no-such-source", model="tv"))
     records = classify.run(*scene, tmp_path, methods=methods, repeats=3)
     assert records[1]["mean"] > records[0]["mean"] + 0.1
     assert "no-such-source" in records[2]["skipped"]
@@ -38,6 +38,22 @@ def test_denoising_helps_the_classifier(scene: tuple[Cube, np.ndarray], tmp_path
     again = classify.run(*scene, tmp_path, methods=methods, repeats=3)
     assert [r.get("accuracy") for r in again] == [r.get("accuracy") for r in records]
     assert (tmp_path / "classify.jsonl").read_text().splitlines() == lines
+
+
+def test_both_ranks_are_compared() -> None:
+    def record(method: str, mean: float) -> dict[str, object]:
+        return {"method": method, "mean": mean}
+
+    text = classify.headlines(
+        [
+            record("lrtv, original", 0.7),
+            record("lrtv, original, rank auto", 0.68),
+            record("lrtv, original, 3.0 strength", 0.75),
+            record("lrtv, original, 10.0 strength", 0.71),
+        ]
+    )
+    assert "| lrtv | original | 70.00 | 68.00 | 75.00 |" in text
+    assert any(m.rank == "auto" and m.weights == "N+T+TS" for m in classify.METHODS)
 
 
 def test_training_pixels_do_not_count(scene: tuple[Cube, np.ndarray]) -> None:
