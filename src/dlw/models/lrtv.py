@@ -21,7 +21,7 @@ def build(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = Non
     """
     rank = rank or min(shape[0], 4 if shape[0] <= 40 else 5)
     scale = 40.0 / math.sqrt(shape[1] * shape[2])
-    smooth = total_variation(0.0125 * scale * strength, passes=3)
+    smooth = total_variation(0.02 * scale * strength, passes=3)
     return Model(
         terms=(term(nuclear_of_rank(rank)), smooth),
         fidelity=weighted_l2(scale),
