@@ -64,7 +64,7 @@ def extras() -> tuple[Extra, ...]:
         Extra(
             f"DLW-S2DIP, {dip.usual(True)} iterations",
             lambda y: _dip(y, True),
-            known["S2DIP"] + known["DLWnet"],
+            known["S2DIP"] + parameters.of_source(resolve(MAIN)),
         ),
     )
 
