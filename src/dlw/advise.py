@@ -194,13 +194,17 @@ def inspect(ready: Prepared, restored: Tensor) -> tuple[Band, ...]:
 
 
 def networks() -> dict[str, tuple[str, ...]]:
-    """Shipped networks for any number of bands, with the models they were trained through."""
-    found = {}
-    for name in store.names():
+    """Shipped networks for any number of bands, with the models they were trained through.
+
+    U tells models apart, not scenes: of networks with the same models the general one is taken.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for name in sorted(store.names(), key=len):
         stored = store.load(name)
         sources = tuple(str(s) for s in stored.card.get("sources", ()))
-        if stored.net.channels is None and sources and all(s in models.registry() for s in sources):
-            found[name] = sources
+        if stored.net.channels is None and sources and sources not in found.values():
+            if all(s in models.registry() for s in sources):
+                found[name] = sources
     return found
 
 

@@ -102,7 +102,7 @@ SIMPLE = Table(
     name="simple",
     title="Simple targets: nn, tv and tvs with every weight source (tab-three-all, tab-three-com)",
     models=("nn", "tv", "tvs"),
-    rows=(*[Row(n) for n in NETWORKS], *FORMULAS),
+    rows=(*[Row(n) for n in NETWORKS], Row("N+T+TS-remote"), *FORMULAS),
     paper={
         ("N", "nn", 1): 31.53,
         ("T", "tv", 1): 33.87,
