@@ -13,57 +13,122 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from .errors import BadOption
 from .operators import BAND, COL, ROW, gradient
-from .prox import exact_gram, leading_of, unfold_bands
+from .prox import leading_of, unfold_bands
 
 
 class Factors(NamedTuple):
-    """Spectra (..., band, rank), in float64, and maps (..., rank, row, col)."""
+    """Spectra A (..., band, rank) and maps B (..., rank, row, col), which are ``maps + level``.
+
+    Spectra and levels (..., rank) are in float64. A map that is smoothed flat keeps its few differences
+    in ``maps``, where no large mean rounds them away; the next maps grow out of them.
+    """
 
     spectra: Tensor
     maps: Tensor
+    level: Tensor
 
     @property
     def image(self) -> Tensor:
         """A B, (..., band, row, col)."""
-        return times(self.spectra, self.maps)
+        return times(self.spectra, self.maps, matvec(self.spectra, self.level))
 
 
-def times(matrix: Tensor, images: Tensor) -> Tensor:
-    """A matrix (..., m, n) times every pixel of images (..., n, row, col), rounded once.
+class Settled(NamedTuple):
+    """What a step finds out before its maps, in float64.
+
+    Attributes:
+        spectra: A, with A'A diagonal.
+        level: means of the new maps.
+        turn: the rotation (rank, rank) of the old spectra to which these belong; None at the start.
+        centre: means of the bands of the image, (..., band).
+    """
+
+    spectra: Tensor
+    level: Tensor
+    turn: Tensor | None
+    centre: Tensor
+
+    def low(self, v: Tensor) -> Tensor:
+        """A'(v - centre), the maps of an image."""
+        return times(self.spectra.mT, v, -matvec(self.spectra.mT, self.centre))
+
+
+def matvec(matrix: Tensor, vector: Tensor) -> Tensor:
+    """A matrix (..., m, n) times a vector (..., n)."""
+    return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
+
+
+def times(matrix: Tensor, images: Tensor, add: Tensor | None = None) -> Tensor:
+    """A matrix (..., m, n) times every pixel of images (..., n, row, col), plus (..., m), rounded once.
 
     The penalty is not convex, and makes more of a rounding error than others do. A product in float32 is
     rounded in another way for another number of pixels; this one is not.
     """
     flat = matrix.double() @ unfold_bands(images).double()
+    if add is not None:
+        flat += add.unsqueeze(-1)
     return flat.to(images.dtype).view(*flat.shape[:-1], *images.shape[-2:])
 
 
+def with_ones(images: Tensor) -> Tensor:
+    """The unfolding (..., band, pixel) with a row of ones below, in float64."""
+    flat = unfold_bands(images)
+    shape = (*flat.shape[:-2], flat.shape[-2] + 1, flat.shape[-1])
+    wide = torch.ones(shape, dtype=torch.float64, device=flat.device)
+    wide[..., :-1, :] = flat
+    return wide
+
+
+def moments(y: Tensor) -> Tensor:
+    """[y; 1] [y; 1]': Gram matrix, sums and number of the pixels of an image."""
+    wide = with_ones(y)
+    return wide @ wide.mT
+
+
+def sums(v: Tensor, maps: Tensor) -> Tensor:
+    """[v; maps; 1] [maps; 1]', what :meth:`FactorPenalty.settle` must know of image and maps."""
+    wide = with_ones(maps)
+    return torch.cat([unfold_bands(v).to(wide) @ wide.mT, wide @ wide.mT], -2)
+
+
+def leading_start(total: Tensor, rank: int) -> Settled:
+    """The best product of a given rank from ``moments(y)``: A the leading singular vectors, B = A'y."""
+    spectra = leading_of(total[..., :-1, :-1], rank)
+    centre = total[..., :-1, -1] / total[..., -1:, -1]
+    return Settled(spectra, matvec(spectra.mT, centre), None, centre)
+
+
+def scattered_start(total: Tensor, rank: int) -> Settled:
+    """Spectra that say nothing (see :func:`scattered_numbers`); of ``total`` only the shape counts."""
+    bands = total.shape[-1] - 1
+    spectra = scattered_numbers((bands, rank)).expand(*total.shape[:-2], bands, rank)
+    return Settled(spectra, torch.zeros_like(spectra[..., 0, :]), None, total[..., :-1, -1])
+
+
 def factorise(y: Tensor, rank: int) -> Factors:
-    """The best product of a given rank: A the leading spectral singular vectors, B = A'y."""
-    spectra = leading_of(exact_gram(y), rank)
-    return Factors(spectra, times(spectra.mT, y))
+    """The factors of :func:`leading_start`."""
+    known = leading_start(moments(y), rank)
+    return Factors(known.spectra, known.low(y), known.level)
 
 
 def scattered(y: Tensor, rank: int) -> Factors:
-    """Factors that say nothing: the fractional parts of k^2 times the golden ratio, k = 1, 2, ...
-
-    They are spread evenly over [0, 1) and take the place of the random start of the original program.
-    """
-
-    def spread(*shape: int) -> Tensor:
-        return scattered_numbers(shape).to(y).expand(*y.shape[:-3], *shape)
-
-    return Factors(spread(y.shape[-3], rank), spread(rank, *y.shape[-2:]))
+    """Factors that say nothing; they take the place of the random start of the original program."""
+    bands, rows, cols = y.shape[-3:]
+    nothing = y.new_zeros(*y.shape[:-3], bands + 1, bands + 1, dtype=torch.float64)
+    known = scattered_start(nothing, rank)
+    maps = scattered_numbers((rank, rows, cols)).to(y)
+    return Factors(known.spectra, maps.expand(*y.shape[:-3], *maps.shape), known.level)
 
 
 def scattered_numbers(shape: Sequence[int]) -> Tensor:
+    """The fractional parts of k^2 times the golden ratio, k = 1, 2, ..., spread evenly over [0, 1)."""
     k = torch.arange(1, math.prod(shape) + 1, dtype=torch.float64)
     return (k * k * (0.5 * (1.0 + math.sqrt(5.0)))).frac().view(*shape)
 
@@ -91,12 +156,31 @@ class FactorPenalty:
         if torch.is_grad_enabled() and v.requires_grad:
             # Eigenvectors have no derivative where eigenvalues coincide; in A'A = I all do.
             raise BadOption("a product of factors (lrtfdfr) has no gradient; train through others")
-        maps = unfold_bands(old.maps).double()
-        pull = unfold_bands(v).to(maps) @ maps.mT
-        spectra = self.spectra(pull, maps @ maps.mT, old.spectra.to(maps), t)
-        low = times(spectra.mT, v)
-        new = Factors(spectra, self.maps(low, Factors(spectra, old.maps), t))
+        now = self.settle(sums(v, old.maps), t, old.spectra.double(), old.level)
+        new = Factors(now.spectra, self.maps(now.low(v), t, now, old.maps), now.level)
         return new.image, new
+
+    def settle(self, total: Tensor, t: float, old: Tensor, level: Tensor) -> Settled:
+        """The new spectra and the means of the new maps, from the ``sums`` and the old ones.
+
+        The product (A R)(R'B) and the penalty are the same for every rotation R. It is chosen so that
+        A'A is diagonal: the channels of B decouple, and a map that is smoothed to almost nothing and
+        grows again has one of its own. Mixed with a map of a million times its size it would be left
+        with the rounding errors of that one.
+        """
+        rank = level.shape[-1]
+        eye = torch.eye(rank, dtype=level.dtype, device=level.device).expand(*level.shape, rank)
+        lift = torch.cat([eye, level.unsqueeze(-1)], -1)  # B = lift [maps; 1]
+        pull = total[..., : -rank - 1, :] @ lift.mT
+        gram = lift @ total[..., -rank - 1 :, :] @ lift.mT
+        centre = total[..., : -rank - 1, -1] / total[..., -1:, -1]
+        spectra = self.spectra(pull, gram, old, t)
+        turn = torch.linalg.eigh(spectra.mT @ spectra).eigenvectors
+        spectra = spectra @ turn
+        # Differences do not see a mean: its problem is quadratic.
+        right = matvec(spectra.mT, centre) + self.inertia * matvec(turn.mT, level)
+        mean = right / (spectra.square().sum(-2) + self.inertia)
+        return Settled(spectra, mean, turn, centre)
 
     def spectra(self, pull: Tensor, gram: Tensor, old: Tensor, t: float) -> Tensor:
         """Solve  A B B' + (2 t smooth D'D + inertia) A = v B' + inertia old A  for A, in float64.
@@ -115,20 +199,17 @@ class FactorPenalty:
         spectra: Tensor = torch.fft.ifft(turned, dim=-2).real @ rotation.mT
         return spectra
 
-    def maps(self, low: Tensor, old: Factors, t: float) -> Tensor:
-        """ADMM passes for  t edges sum log ||D_k B|| + 1/2 ||v - A B||^2 + inertia/2 ||B - old B||^2.
-
-        In the eigenvectors of A'A the channels of B decouple, and the norms over channels in the
-        penalty do not see the rotation: one turn before the passes and one after.
+    def maps(self, low: Tensor, t: float, now: Settled, old: Tensor) -> Tensor:
+        """ADMM passes for  t edges sum log ||D_k B|| + 1/2 ||v - A B||^2 + inertia/2 ||B - R'old B||^2.
 
         Args:
-            low: A'v, (..., rank, row, col).
+            low: A'(v - centre), (..., rank, row, col).
+            old: the maps before, without their level and not yet turned.
         """
-        values, rotation = torch.linalg.eigh(old.spectra.mT.double() @ old.spectra.double())
-        turn = rotation.to(low.dtype)
+        assert now.turn is not None
+        values = now.spectra.square().sum(-2)
         shape, coupling = low.shape, self.coupling
-        right = torch.add(low, old.maps, alpha=self.inertia)
-        right = torch.matmul(turn.mT, unfold_bands(right)).view(shape)
+        right = torch.add(low, times(now.turn.mT, old), alpha=self.inertia)
         d = gradient(ROW, COL)
         symbol = coupling * d.symbol(shape[-3:])[..., : shape[-1] // 2 + 1]
         inverse = (1.0 / (values[..., None, None] + self.inertia + symbol)).to(low.dtype)
@@ -139,7 +220,7 @@ class FactorPenalty:
                 break
             pull, dual = _threshold(d.apply(maps), dual, t * self.edges, coupling)
             maps = right + d.adjoint(pull)
-        return torch.matmul(turn, unfold_bands(maps)).view(shape)
+        return maps
 
 
 def _filtered(r: Tensor, inverse: Tensor) -> Tensor:
@@ -167,13 +248,6 @@ def _threshold(
         dual[rows] = moved.sub_(kept).mul_(coupling)
         edge[rows] = kept.mul_(coupling).sub_(dual[rows])
     return edge, dual
-
-
-def spectra_first(
-    first: Literal["leading", "scattered"], gram: Tensor, shape: Sequence[int], rank: int
-) -> Tensor:
-    """The spectra to start with, from the Gram matrix of y and its shape."""
-    return leading_of(gram, rank) if first == "leading" else scattered_numbers((shape[0], rank))
 
 
 def log_soft(v: Tensor, t: float) -> Tensor:

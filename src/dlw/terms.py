@@ -11,10 +11,12 @@ from .factors import (
     FactorPenalty,
     Factors,
     factorise,
+    leading_start,
+    moments,
     scattered,
     scattered_numbers,
-    spectra_first,
-    times,
+    scattered_start,
+    sums,
 )
 from .operators import Operator
 from .problem import Carry, Term
@@ -107,7 +109,7 @@ def shared_basis(
 def product(
     rank: int, penalty: FactorPenalty, first: Literal["leading", "scattered"] = "leading"
 ) -> Term:
-    """x = A B with a penalty on both factors; the carry is (A, B).
+    """x = A B with a penalty on both factors; the carry is :class:`~dlw.factors.Factors`.
 
     They start from the leading singular vectors of y, or from numbers that say nothing.
     """
@@ -121,31 +123,31 @@ def product(
 
     def part(v: Tensor, t: float, small: Small, images: Tensor | None) -> Tensor:
         assert images is not None
-        maps = unfold_bands(images).double()
-        return torch.cat([unfold_bands(v).double(), maps]) @ maps.mT
+        return sums(v, images)
 
     def settle(total: Tensor, t: float, small: Small) -> Small:
-        pull, gram = total[:-rank], total[-rank:]
-        return penalty.spectra(pull, gram, small, t)
+        return penalty.settle(total, t, small.spectra, small.level)
 
     def low(v: Tensor, small: Small) -> Tensor:
-        return times(small.mT, v)
+        made: Tensor = small.low(v)
+        return made
 
     def mix(images: Tensor, t: float, small: Small, old: Tensor) -> Tensor:
-        return penalty.maps(images, Factors(small, old), t)
+        return penalty.maps(images, t, small, old)
 
     def apply(v: Tensor, t: float, small: Small, images: Tensor | None) -> Tensor:
         assert images is not None
-        return Factors(small, images).image
+        return Factors(small.spectra, images, small.level).image
 
+    begin = leading_start if first == "leading" else scattered_start
     spread = Spread(
         part,
         settle,
         apply,
         low,
         mix,
-        first=lambda gram, shape: spectra_first(first, gram, shape, rank),
-        first_part=exact_gram,
+        first=lambda total, shape: begin(total, rank),
+        first_part=moments,
         room=11 * rank,
         first_images=(
             None if first == "leading" else lambda shape: scattered_numbers((rank, *shape[1:]))

@@ -29,7 +29,11 @@ from .weighting import (
     Robust,
     Source,
     Uniform,
+    precision_of,
     predict_logits,
+    rescaled,
+    scale_of,
+    total,
 )
 
 
@@ -37,23 +41,23 @@ from .weighting import (
 class Factor:
     """Weights of one source: from logits or raw numbers in a file, or from a number per band.
 
-    softmax: exp(logit - top) scale + FLOOR; else max(raw scale, FLOOR).
+    softmax: exp(logit - top) scale + FLOOR; else max(raw scale, FLOOR), as for a cube in memory.
     """
 
     scale: float
     file: Array | None = None
-    values: tuple[float, ...] = ()
+    values: Tensor | None = None
     softmax: bool = False
     top: float = 0.0
 
     def read(self, rows: slice, like: Tensor) -> Tensor:
         if self.file is None:
-            values = torch.tensor(self.values, dtype=torch.float64)
-            return (values * self.scale).float().clamp_min(FLOOR)[:, None, None].expand_as(like)
+            assert self.values is not None
+            return rescaled(self.values[:, None, None].clone(), self.scale).expand_as(like)
         held = self.file.read(rows)
         if self.softmax:
             return held.sub_(self.top).exp_().mul_(self.scale).add_(FLOOR)
-        return held.mul_(self.scale).clamp_min_(FLOOR)
+        return rescaled(held, self.scale)
 
 
 def logits_strip(job: Job, net: Any, out: Array, i: int) -> list[float]:
@@ -76,7 +80,7 @@ def raw_band(job: Job, source: Any, out: Array, b: int) -> float:
     y, valid = job.band(b)
     raw = source.raw(y, valid, torch.from_numpy(job.restored(b)))
     out.write_band(b, raw[0])
-    return float(raw[valid].sum(dtype=torch.float64))
+    return total(raw[valid])
 
 
 def given_strip(job: Job, values: Tensor, out: Array, i: int) -> float:
@@ -86,7 +90,7 @@ def given_strip(job: Job, values: Tensor, out: Array, i: int) -> float:
     if not bool(torch.isfinite(part).all()) or bool((part < 0).any()):
         raise BadInput("the given weights must be finite and not negative")
     out.write(rows, part)
-    return float(part[valid].sum(dtype=torch.float64))
+    return total(part[valid])
 
 
 def weights_strip(
@@ -97,11 +101,11 @@ def weights_strip(
     y = job.y.read(rows)
     w = math.prod((f.read(rows, y) for f in factors[1:]), start=factors[0].read(rows, y))
     if scale is not None:
-        w = (w * scale).clamp_min(FLOOR)
+        w = rescaled(w, scale)
     w = torch.where(y.isnan(), torch.zeros_like(w), w)
     if out is not None:
         out.write(rows, w)
-    return float(w.sum(dtype=torch.float64))
+    return total(w)
 
 
 def weigh(run: Run) -> None:
@@ -115,9 +119,8 @@ def weigh(run: Run) -> None:
     strips = job.plan.strips
     if len(parts) > 1:
         count = sum(b.count for b in job.bands)
-        scale = count / sum(
-            run.work.map("product", partial(weights_strip, job, factors, 1.0, None), strips)
-        )
+        sums = run.work.map("product", partial(weights_strip, job, factors, None, None), strips)
+        scale = scale_of(count, sum(sums))
     w = partial(weights_strip, job, factors, scale, job.w)
     run.work.map("weights", w, strips, [job.w])
     for f in factors:
@@ -133,8 +136,8 @@ def _factor(run: Run, j: int, part: Source) -> Factor:
     if isinstance(part, Net):
         found = run.work.map(stage, partial(logits_strip, job, part.net, out), strips, [out])
         top = max(m for m, _ in found)
-        total = sum(s * math.exp(m - top) for m, s in found)
-        return Factor(count / total, out, softmax=True, top=top)
+        share = sum(s * math.exp(m - top) for m, s in found)
+        return Factor(count / share, out, softmax=True, top=top)
     if isinstance(part, Given):
         values = part.values if part.values.dim() == 3 else part.values.unsqueeze(0)
         if values.shape[1:] != job.plan.shape[1:] or values.shape[0] not in (1, len(job.use)):
@@ -142,18 +145,19 @@ def _factor(run: Run, j: int, part: Source) -> Factor:
                 f"the weights have (band, row, col) shape {tuple(values.shape)}, "
                 f"the image {job.plan.shape}"
             )
-        total = sum(run.work.map(stage, partial(given_strip, job, values, out), strips, [out]))
-        if not total > 0:
+        sums = run.work.map(stage, partial(given_strip, job, values, out), strips, [out])
+        if not sum(sums) > 0:
             raise BadInput(
                 "the given weights are 0 on every valid voxel, so there is nothing to fit"
             )
-        return Factor(count / total, out)
+        return Factor(scale_of(count, sum(sums)), out)
     if isinstance(part, Robust | Mixture) and run.work.round:
-        work = partial(raw_band, job, part, out)
-        return Factor(count / sum(run.work.map(stage, work, range(len(job.use)), [out])), out)
+        sums = run.work.map(stage, partial(raw_band, job, part, out), range(len(job.use)), [out])
+        return Factor(scale_of(count, sum(sums)), out)
     if isinstance(part, Uniform | Precision | Robust | Mixture):
-        flat = isinstance(part, Uniform)
-        values_ = [1.0 if flat else 1 / b.level**2 for b in job.bands]
-        total = sum(v * b.count for v, b in zip(values_, job.bands, strict=True))
-        return Factor(count / total, values=tuple(values_))
+        level = torch.tensor([1.0 if isinstance(part, Uniform) else b.level for b in job.bands])
+        each = precision_of(level)
+        counts = [b.count for b in job.bands]
+        sum_ = sum(n * float(v) for n, v in zip(counts, each, strict=True))
+        return Factor(scale_of(count, sum_), values=each)
     raise BadOption(f"the weights '{part.name}' need the whole cube in memory; raise --memory")

@@ -51,11 +51,32 @@ def softmax_weights(logits: Tensor, valid: Tensor | None = None) -> Tensor:
 def normalised(w: Tensor, valid: Tensor) -> Tensor:
     """Scale to mean one over the valid voxels, at least ``FLOOR`` there and 0 elsewhere."""
     w = torch.where(valid, w, torch.zeros_like(w))
-    count = valid.sum().clamp_min(1)
-    # Divide by the largest first: a product of precisions may be out of the range of float32.
-    w = w / w.amax().clamp_min(torch.finfo(w.dtype).tiny)
-    w = w * (count / w.sum().clamp_min(torch.finfo(w.dtype).tiny))
-    return torch.where(valid, w.clamp_min(FLOOR), torch.zeros_like(w))
+    scale = scale_of(int(valid.sum()), sum(map(total, w)))
+    return rescaled(w, scale).masked_fill_(~valid, 0.0)
+
+
+def total(w: Tensor) -> float:
+    """The sum of weights, in float64."""
+    return float(w.sum(dtype=torch.float64))
+
+
+def scale_of(count: int, total: float) -> float:
+    """What makes the mean one, with 24 binary digits.
+
+    A sum over strips ends in other digits than one over bands; in float32 both give the same weights.
+    """
+    mantissa, exponent = math.frexp(count / total if total > 0 else 0.0)
+    return math.ldexp(round(math.ldexp(mantissa, 24)), exponent - 24)
+
+
+def rescaled(w: Tensor, scale: float) -> Tensor:
+    """max(w scale, FLOOR), in place of w and rounded once.
+
+    In float64, band by band: weights and scale may be out of the range of float32, their product is not.
+    """
+    for band in w:
+        band.copy_((band.double() * scale).clamp_min_(FLOOR))
+    return w
 
 
 class Source(Protocol):
@@ -128,6 +149,11 @@ def wants_original(source: Source) -> bool:
     return any(isinstance(s, Original) for s in parts)
 
 
+def precision_of(level: Tensor) -> Tensor:
+    """1 / sigma^2."""
+    return 1 / level**2
+
+
 @dataclass(frozen=True)
 class Precision:
     """w = 1 / sigma_b^2 with a robust noise level of every band."""
@@ -136,7 +162,7 @@ class Precision:
     rounds: int = 1
 
     def raw(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
-        return (1 / noise_level(y, valid) ** 2)[:, None, None].expand_as(y)
+        return precision_of(noise_level(y, valid))[:, None, None].expand_as(y)
 
     def __call__(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
         return normalised(self.raw(y, valid, x), valid)
@@ -201,6 +227,11 @@ class Mixture:
     def raw(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
         if x is None:
             return Precision().raw(y, valid)
+        # A band at a time: there are several images per component.
+        bands = (self._band(y[b : b + 1], valid[b : b + 1], x[b : b + 1]) for b in range(len(y)))
+        return torch.cat(list(bands))
+
+    def _band(self, y: Tensor, valid: Tensor, x: Tensor) -> Tensor:
         square = (y - x) ** 2
         ok = valid.to(y.dtype)
         count = ok.sum((1, 2)).clamp_min(1)

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from dlw import denoise, models
+from dlw import denoise, models, noise, scenes
 from dlw.bench import runner
 from dlw.bench.cases import Case, Scene
+from dlw.cube import Cube
+from dlw.denoising import prepare
 from dlw.errors import BadOption
 from dlw.solver import Problem, solve
+from dlw.weighting import resolve
 
 COMPLEX = ["lrtv", "e3dtv", "lrtfdfr", "ctv", "svtv"]
 VERSIONS = [(m, False) for m in ("nn", "tv", "tvs", *COMPLEX)] + [(m, True) for m in COMPLEX]
@@ -41,6 +44,22 @@ def test_noise_goes_and_equal_runs_are_equal(name: str, original: bool) -> None:
     assert float((x - clean).norm()) < float((y - clean).norm())
     again = models.build(name, y.shape, original=original, rank=rank)
     assert torch.equal(x, solve(Problem(again, y, torch.ones_like(y))).x)
+
+
+@pytest.mark.parametrize(("bands", "rows", "cols"), [(3, 24, 18), (6, 64, 64)])
+def test_single_precision_does_for_factors(bands: int, rows: int, cols: int) -> None:
+    """Of few bands most maps are smoothed to almost nothing, and grow again from what is left."""
+    scene = scenes.synthetic(bands, rows, cols, rng=np.random.default_rng(3)).data
+    ready = prepare(Cube.from_array(noise.case(5, scene, np.random.default_rng(4)).y))
+    random = np.random.default_rng(5)
+    random.random(scene.shape)
+    mask = (random.random((rows, cols)) > 0.3).astype(np.float32)
+    source = resolve("precision" if bands == 3 else mask)
+    y, w = ready.y, source(ready.y, ready.valid)
+    model = models.build("lrtfdfr", y.shape)
+    exact = solve(Problem(model, y.double(), w.double())).x
+    found = solve(Problem(model, y, w)).x
+    assert float((found - exact).abs().max()) <= 3e-4 * float(exact.abs().max())
 
 
 @pytest.mark.parametrize(("name", "original"), VERSIONS)

@@ -151,6 +151,14 @@ def test_product_is_commutative_and_scale_free(dirty, net):
     torch.testing.assert_close(alone, Net(net, "n")(y, valid), rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.parametrize("unit", [2.0**-125, 2.0**127])
+def test_the_unit_of_given_weights_does_not_matter(dirty, unit):
+    """Their sum, or what makes their mean one, may be out of the range of float32."""
+    y, valid = torch.from_numpy(dirty.y), torch.ones(SHAPE, dtype=torch.bool)
+    numbers = torch.rand(SHAPE, generator=torch.Generator().manual_seed(3)) + 0.5
+    assert torch.equal(Given(numbers * unit)(y, valid), Given(numbers)(y, valid))
+
+
 @pytest.mark.parametrize("kind", ["cube", "plane", "tensor", "file"])
 def test_given_weights_with_skipped_bands(dirty, tmp_path, kind):
     """An array for the whole cube is cut to the bands in use; bad bands keep weight 0."""
