@@ -202,9 +202,9 @@ def networks() -> dict[str, tuple[str, ...]]:
     for name in sorted(store.names(), key=len):
         stored = store.load(name)
         sources = tuple(str(s) for s in stored.card.get("sources", ()))
-        if stored.net.channels is None and sources and sources not in found.values():
-            if all(s in models.registry() for s in sources):
-                found[name] = sources
+        known = all(s in models.registry() for s in sources)
+        if stored.net.channels is None and sources and known and sources not in found.values():
+            found[name] = sources
     return found
 
 
