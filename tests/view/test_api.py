@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import sys
 import threading
 import time
@@ -570,6 +571,7 @@ def test_port_in_use_is_one_sentence():
     from dlw.errors import BadOption
 
     place = server.listen(0)
+    assert place.proto == socket.IPPROTO_TCP  # or answers wait for acknowledgements
     place.listen(1)
     with pytest.raises(BadOption, match="--port"):
         server.listen(place.getsockname()[1])

@@ -99,7 +99,7 @@ def source(path: Path, *, key: str | None, axes: str | None, nodata: float | Non
     encoding = with_nodata(Encoding(dtype.name, order, format=NAME), metadata, nodata)
     bands, rows, cols = (shape[order.index(a)] for a in AXES)
     window = mapped(path, length, laid, dtype, letters)
-    return CubeFile(path, (bands, rows, cols), encoding, window, metadata=metadata)
+    return CubeFile(path, (bands, rows, cols), encoding, window, metadata=metadata, plain=True)
 
 
 @contextmanager

@@ -36,6 +36,9 @@ from ..cube import AXES, Cube, Encoding, decode
 from .guard import check_memory, check_promise, nbytes
 from .windows import Bands, Index, inside
 
+BLOCK = 2**24
+"""Numbers that are decoded at a time when a whole cube is read; from a mapped file a 32nd part."""
+
 Window = Callable[[Index, slice, slice], NDArray[Any]]
 """Reads stored numbers: (bands, rows, columns) -> array (band, row, col)."""
 
@@ -69,6 +72,8 @@ class CubeFile:
         good_bands: bool per band.
         metadata: see the top of this module.
         lazy: whether ``read`` touches only the window that is asked for.
+        plain: whether numbers lie in the file as they are, so that small windows cost nothing extra;
+            packed ones are unpacked by the chunk.
     """
 
     path: Path
@@ -79,6 +84,7 @@ class CubeFile:
     good_bands: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, bool))
     metadata: Mapping[str, Any] = field(default_factory=dict)
     lazy: bool = True
+    plain: bool = False
     stored_bytes: int | None = field(default=None, repr=False)
     """Bytes on disk behind the numbers, if the format may promise more than it holds."""
     closing: Callable[[], None] | None = field(default=None, repr=False)
@@ -137,10 +143,22 @@ class CubeFile:
             check_promise(self.path, self.nbytes, self.stored_bytes)
         if self.lazy:  # the others compare with the size of their file when they load
             check_memory(self.path, self.shape)
-        values, valid = self.read()
+        values, valid = self._gathered() if self.lazy else self.read()
         return Cube(
             values, valid, self.wavelengths, self.good_bands, self.encoding, dict(self.metadata)
         )
+
+    def _gathered(self) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Everything, in blocks along the first stored axis: little more memory than the cube takes."""
+        axis = AXES.index(self.encoding.axes[0])
+        values, valid = np.empty(self.shape, np.float32), np.empty(self.shape, bool)
+        block = BLOCK // 32 if self.plain else BLOCK
+        step = max(1, block * self.shape[axis] // values.size)
+        for first in range(0, self.shape[axis], step):
+            at = tuple(slice(first, first + step) if k == axis else slice(None) for k in range(3))
+            bands, rows, cols = at
+            values[at], valid[at] = self.read(rows, cols, bands)
+        return values, valid
 
     def close(self) -> None:
         if self.closing is not None:

@@ -63,6 +63,7 @@ def source(path: Path, *, key: str | None, axes: str | None, nodata: float | Non
         said["wavelengths"],
         said["good_bands"],
         metadata,
+        plain=True,
     )
 
 
