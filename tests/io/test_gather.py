@@ -26,7 +26,7 @@ def test_blocks(axes: str, name: str, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(source, "BLOCK", 200)
     parts = open_cube(path, axes=axes)
     expected = stored.transpose([axes.index(a) for a in "brc"])
-    assert np.array_equal(parts.data, whole.data)
+    assert np.array_equal(parts.data, whole.data, equal_nan=True)
     assert np.array_equal(parts.valid, whole.valid)
     assert np.array_equal(parts.data[parts.valid], expected[~np.isnan(expected)])
     assert (~parts.valid).sum() == 1
