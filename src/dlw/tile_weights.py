@@ -18,10 +18,11 @@ from torch import Tensor
 
 from .denoising import on_bands
 from .errors import BadInput, BadOption
+from .formulas import precision_of
 from .job import Job, Run
+from .mean_one import FLOOR, rescaled, scale_of, total
 from .scratch import Array
 from .weighting import (
-    FLOOR,
     Given,
     Mixture,
     Net,
@@ -29,11 +30,7 @@ from .weighting import (
     Robust,
     Source,
     Uniform,
-    precision_of,
     predict_logits,
-    rescaled,
-    scale_of,
-    total,
 )
 
 
