@@ -17,8 +17,9 @@ from torch import Tensor
 
 from . import models, store, theory
 from .cube import Cube
-from .denoising import DEFAULT_MODEL, Prepared, Range, prepare
+from .denoising import DEFAULT_MODEL
 from .errors import DlwError
+from .preparing import Prepared, Range, prepare
 from .rank import estimate_rank
 from .solver import Problem, solve
 from .strength import Choice, choose

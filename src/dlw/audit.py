@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .cube import Cube
-from .denoising import Range, prepare
 from .errors import BadInput
 from .io.atomic import atomic
 from .picture import encode_png, heat
+from .preparing import Range, prepare
 from .weighting import FLOOR
 
 STRUCTURED = 0.1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from . import __version__, defaults, denoisers, models, rivals
-from .cube import BandRange, Cube, minmax_range, robust_range
-from .errors import BadOption, NothingToDenoise
+from .cube import Cube
+from .errors import BadOption
 from .io import save_cube
 from .labelled import as_cube, to_labelled
 from .noise import Truth
+from .preparing import Prepared, Range, prepare, put_back
 from .rank import estimate_rank
 from .solver import Model, Problem, Schedule, Solution, State, solve
 from .strength import Choice, choose
@@ -27,7 +28,6 @@ from .weighting import DEFAULT, Product, Source, Spec, follows_noise, resolve, w
 
 DEFAULT_MODEL = defaults.MODEL
 
-Range = Literal["auto", "minmax"] | tuple[float, float]
 ScheduleName = Literal["paper", "converged"]
 Strength = float | Literal["auto"]
 
@@ -108,82 +108,6 @@ class Result:
         )
         image = data_url(side_by_side(self.noisy, self.cube, self.weights))
         return f"<img src='{image}' alt='noisy, restored, mean weight'><table>{table}</table>"
-
-
-def unit_range(cube: Cube, range: Range) -> BandRange:
-    """The per-band limits that map a cube to the unit interval.
-
-    "auto": limits of the signal from a median-filtered band (for noisy data). "minmax": smallest
-    and largest value (the paper's scaling of clean data). A pair (lo, hi): the same for all bands.
-    """
-    if range == "auto":
-        return robust_range(cube.data, cube.valid)
-    if range == "minmax":
-        return minmax_range(cube.data, cube.valid)
-    if isinstance(range, str):
-        raise BadOption(f"range must be 'auto', 'minmax' or two numbers, not '{range}'")
-    lo, hi = map(float, range) if len(range) == 2 else (np.nan, np.nan)
-    if not (np.isfinite([lo, hi]).all() and hi > lo):
-        raise BadOption(f"range needs two numbers, the lower one first, not {range}")
-    return BandRange(np.full(cube.bands, lo, np.float32), np.full(cube.bands, hi, np.float32))
-
-
-def usable_bands(cube: Cube) -> tuple[NDArray[np.bool_], dict[int, str]]:
-    """Which bands can be denoised, and why the others cannot (band number -> reason)."""
-    skipped: dict[int, str] = {}
-    for b, (band, ok) in enumerate(zip(cube.data, cube.valid, strict=True)):
-        why = unusable(band, ok, bool(cube.good_bands[b]))
-        if why:
-            skipped[b] = why
-    use = np.ones(cube.bands, bool)
-    use[list(skipped)] = False
-    check_some(use, skipped)
-    return use, skipped
-
-
-def unusable(band: NDArray[np.float32], ok: NDArray[np.bool_], good: bool) -> str:
-    """Why a band cannot be denoised, or ""."""
-    if not good:
-        return "marked bad"
-    if not ok.any():
-        return "no valid voxel"
-    return "constant" if band[ok].min() == band[ok].max() else ""
-
-
-def check_some(use: NDArray[np.bool_], skipped: Mapping[int, str]) -> None:
-    """Refuse a cube without a band that can be denoised."""
-    if not use.any():
-        reasons = ", ".join(sorted(set(skipped.values())))
-        raise NothingToDenoise(f"none of the {len(use)} bands can be denoised ({reasons})")
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """A cube in the form the solver wants: usable bands, unit interval, gaps filled."""
-
-    y: Tensor
-    valid: Tensor
-    use: NDArray[np.bool_]
-    skipped: dict[int, str]
-    limits: BandRange
-
-
-def prepare(cube: Cube, range: Range = "auto") -> Prepared:
-    """Scale, drop unusable bands and fill invalid voxels with the median of their band.
-
-    The filled values carry no weight; they only keep NaN out of the convolutions.
-    """
-    use, skipped = usable_bands(cube)
-    limits = unit_range(cube, range)
-    data = np.where(cube.valid, cube.data, np.float32(0))
-    unit = limits.to_unit(data)[use]
-    ok = cube.valid[use]
-    for band, good in zip(unit, ok, strict=True):
-        if not good.all():
-            band[~good] = np.median(band[good])
-    return Prepared(
-        torch.from_numpy(np.ascontiguousarray(unit)), torch.from_numpy(ok), use, skipped, limits
-    )
 
 
 def denoise(
@@ -307,7 +231,7 @@ def denoise(
         spent["solve"] += time.perf_counter() - t1
     assert solution is not None
     assert x is not None
-    restored = _put_back(cube, ready, x, fill)
+    restored = put_back(cube, ready, x, fill)
     full = np.zeros(cube.shape, np.float32)
     full[ready.use] = w.numpy()
     spent["total"] = time.perf_counter() - begin
@@ -392,16 +316,6 @@ def chosen_schedule(wanted: ScheduleName | Schedule, paper: Schedule) -> Schedul
     if wanted == "converged":
         return paper.converged()
     raise BadOption(f"schedule must be 'paper' or 'converged', not '{wanted}'")
-
-
-def _put_back(cube: Cube, ready: Prepared, x: Tensor, fill: bool = False) -> Cube:
-    """Undo scaling and selection; voxels that were not measured keep what they held, or are filled."""
-    unit = np.zeros(cube.shape, np.float32)
-    unit[ready.use] = x.numpy()
-    values = ready.limits.from_unit(unit)
-    touched = (cube.valid | fill) & ready.use[:, None, None]
-    restored = cube.with_data(np.where(touched, values, cube.data))
-    return replace(restored, valid=cube.valid | touched) if fill else restored
 
 
 def on_bands(source: Source, use: NDArray[np.bool_]) -> Source:

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .advise import dead_lines, far_off, striped_lines
-from .denoising import Range, Result, prepare
+from .denoising import Result
+from .preparing import Range, prepare
 
 NODATA, DEAD, IMPULSE, STRIPE, SATURATED = 1, 2, 4, 8, 16
 """Bits of the flags of a voxel."""

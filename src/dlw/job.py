@@ -14,14 +14,8 @@ from torch import Tensor
 
 from . import denoisers, models
 from .cube import BandRange, Cube
-from .denoising import (
-    Range,
-    ScheduleName,
-    Strength,
-    chosen_schedule,
-    denoiser_network,
-    networks_of,
-)
+from .denoising import ScheduleName, Strength, chosen_schedule, denoiser_network, networks_of
+from .preparing import Range
 from .scratch import Array, Work
 from .solver import Model, Problem, Schedule
 from .tiles import Plan

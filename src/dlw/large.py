@@ -29,10 +29,11 @@ from numpy.typing import NDArray
 
 from . import __version__
 from .cube import BandRange, Cube
-from .denoising import Report, Result, check_some, chosen_schedule, unit_range, unusable
+from .denoising import Report, Result, chosen_schedule
 from .errors import BadOption
 from .handover import Sinks, write
 from .job import ALL, Band, InMemory, Job, Options, Reader, Run
+from .preparing import check_some, unit_range, unusable
 from .rank import estimate_rank
 from .scratch import Array, Executor, Serial, Watch, Work, key_of, workplace
 from .solver import Residuals, Whole, solve

@@ -16,7 +16,8 @@ from .errors import BadOption
 
 if TYPE_CHECKING:
     from .cube import Cube
-    from .denoising import Range, Strength
+    from .denoising import Strength
+    from .preparing import Range
 
 
 class ScheduleChoice(StrEnum):

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from . import io
 from .console import plain_values
 from .cube import Cube
-from .denoising import Range, Result
+from .denoising import Result
 from .flags import flags, flags_of, largest_stored
 from .io.atomic import atomic
+from .preparing import Range
 from .quicklook import need_matplotlib, quicklook
 from .scratch import Executor, folder_of
 

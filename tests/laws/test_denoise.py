@@ -7,8 +7,9 @@ import pytest
 
 from dlw import io, scenes
 from dlw.cube import Cube
-from dlw.denoising import denoise, predict_weights, prepare
+from dlw.denoising import denoise, predict_weights
 from dlw.errors import BadInput, BadOption, NothingToDenoise
+from dlw.preparing import prepare
 from dlw.solver import Schedule
 
 MODELS = ("nn", "tv", "tvs")

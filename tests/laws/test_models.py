@@ -10,8 +10,8 @@ from dlw import denoise, models, noise, scenes
 from dlw.bench import runner
 from dlw.bench.cases import Case, Scene
 from dlw.cube import Cube
-from dlw.denoising import prepare
 from dlw.errors import BadOption
+from dlw.preparing import prepare
 from dlw.solver import Problem, solve
 from dlw.weighting import resolve
 

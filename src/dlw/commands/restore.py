@@ -233,7 +233,8 @@ def weights(
     and schedule matter for 'robust' and 'mixture' only, which look at a residual.
     """
     from .. import io
-    from ..denoising import predict_weights, usable_bands
+    from ..denoising import predict_weights
+    from ..preparing import usable_bands
 
     check_places([target], overwrite, source)
     limits, chosen = parse_range(range), chosen_source(model, weights, strength, rank)

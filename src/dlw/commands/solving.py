@@ -12,7 +12,8 @@ from ..options import ScheduleChoice, parse_rank
 
 if TYPE_CHECKING:
     from ..cube import Cube
-    from ..denoising import Range, Result, Strength
+    from ..denoising import Result, Strength
+    from ..preparing import Range
     from ..weighting import Source
 
 

@@ -10,7 +10,8 @@ import torch
 from .. import __version__
 from ..cube import Cube
 from ..denoisers import Spec
-from ..denoising import Range, Report, Result, _put_back, denoiser_network, prepare
+from ..denoising import Report, Result, denoiser_network
+from ..preparing import Range, prepare, put_back
 from . import find, restore
 
 
@@ -30,7 +31,7 @@ def denoise_with_rival(
     before = time.perf_counter()
     x = restore(model, ready.y, rank=rank, seed=seed or 0, denoiser=denoiser)
     solve = time.perf_counter() - before
-    restored = _put_back(cube, ready, x)
+    restored = put_back(cube, ready, x)
     used = cube.valid & ready.use[:, None, None]
     report = Report(
         model=model,

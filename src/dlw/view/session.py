@@ -20,7 +20,8 @@ from .job import Busy, Job, Stop, Wish
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ..denoising import Prepared, Result
+    from ..denoising import Result
+    from ..preparing import Prepared
     from ..solver import State
     from ..weighting import Source
 
@@ -258,7 +259,7 @@ class Session:
         from the start; warm steps only fill the time until then.
         """
         from .. import models
-        from ..denoising import prepare
+        from ..preparing import prepare
         from ..solver import Model, Problem, solve
 
         state, strength = memory.state, job.wish.strength
