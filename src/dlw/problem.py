@@ -132,6 +132,7 @@ class Model:
         output: what is returned: "image", or the index of the term whose copy it is.
         begin: (problem, plain first state) -> first state, for models that start otherwise.
         rank: the rank of the model, for the report.
+        selects: whether it answers noise in jumps (a logarithmic penalty that keeps or drops edges).
         method: another way to the solution, for what is not of this form (a deep image prior); it
             gets the problem, the schedule and ``watch``.
     """
@@ -143,6 +144,7 @@ class Model:
     output: Literal["image"] | int = "image"
     begin: Callable[[Problem, State], State] | None = None
     rank: int | None = None
+    selects: bool = False
     method: Callable[[Problem, Schedule, Watch | None], Solution] | None = None
 
 
