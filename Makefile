@@ -41,7 +41,7 @@ format: $(STAMP)
 
 # The site in build/site; any warning is an error.
 docs: $(DOCS)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "open build/site/index.html"
 
 # The pictures of the documentation.

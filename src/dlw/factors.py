@@ -87,13 +87,13 @@ def with_ones(images: Tensor) -> Tensor:
 
 
 def moments(y: Tensor) -> Tensor:
-    """[y; 1] [y; 1]': Gram matrix, sums and number of the pixels of an image."""
+    """``[y; 1] [y; 1]'``: Gram matrix, sums and number of the pixels of an image."""
     wide = with_ones(y)
     return wide @ wide.mT
 
 
 def sums(v: Tensor, maps: Tensor) -> Tensor:
-    """[v; maps; 1] [maps; 1]', what :meth:`FactorPenalty.settle` must know of image and maps."""
+    """``[v; maps; 1] [maps; 1]'``, what :meth:`FactorPenalty.settle` must know of image and maps."""
     wide = with_ones(maps)
     return torch.cat([unfold_bands(v).to(wide) @ wide.mT, wide @ wide.mT], -2)
 
