@@ -102,6 +102,15 @@ def test_everything_in_one_run(tmp_path: Path, monkeypatch) -> None:
     assert "abu-beach-1" in remote[0].without
 
 
+def test_what_is_left_out_at_the_end_is_said(tmp_path: Path, monkeypatch) -> None:
+    for name in ("classify", "cost"):
+        monkeypatch.setitem(experiments.EXPERIMENTS, name, lambda asked: None)
+    experiments.everything(Asked(tmp_path / "new", quiet=True))
+    text = (tmp_path / "new" / "index.md").read_text()
+    assert "| robust | left out: needs --data FOLDER |" in text
+    assert len(text.splitlines()) == 4 + len(experiments.PARTS)
+
+
 def test_all_fills_a_table(scene: Scene, tmp_path: Path, monkeypatch) -> None:
     np.savez(tmp_path / "made.npz", cube=scene.data)
     only = tuple(p for p in experiments.PARTS if p.name == "targets")

@@ -233,6 +233,19 @@ class Part:
     unseen: bool = False
     """Leave out scenes that a shipped network was trained with."""
 
+    def told(self, asked: Asked) -> Asked:
+        """What the experiment is told."""
+        return replace(
+            asked,
+            out=asked.out / self.name,
+            data=getattr(asked, self.wants) if self.wants else None,
+            bands=self.bands,
+            cases=self.cases or asked.cases,
+            seeds=asked.seeds or SEEDS,
+            without=trained_with() if self.unseen else (),
+            records=asked.out / "simple" / "simple.jsonl" if self.name == "theory" else None,
+        )
+
 
 PARTS = (
     Part("simple", "simple"),
@@ -260,38 +273,28 @@ def everything(asked: Asked) -> None:
 
     Records are kept, so a run that was stopped goes on where it was.
     """
-    done: dict[str, str] = {}
+    asked.out.mkdir(parents=True, exist_ok=True)
+    index = asked.out / "index.md"
+    lines = ["# Every table", "", "| part | report |", "|---|---|"]
+    failed = []
     for part in PARTS:
-        folder = getattr(asked, part.wants) if part.wants else None
-        if part.wants and folder is None:
-            done[part.name] = f"left out: needs --{part.wants} FOLDER"
-            continue
-        told = replace(
-            asked,
-            out=asked.out / part.name,
-            data=folder,
-            bands=part.bands,
-            cases=part.cases or asked.cases,
-            seeds=asked.seeds or SEEDS,
-            without=trained_with() if part.unseen else (),
-            records=asked.out / "simple" / "simple.jsonl" if part.name == "theory" else None,
-        )
-        typer.echo(f"== {part.name}")
-        try:
-            EXPERIMENTS[part.experiment](told)
-        except DlwError as error:
-            done[part.name] = f"failed: {error}"
-            typer.echo(done[part.name], err=True)
+        if part.wants and getattr(asked, part.wants) is None:
+            end = f"left out: needs --{part.wants} FOLDER"
         else:
-            done[part.name] = f"[{part.experiment}]({part.name}/{part.experiment}.md)"
-        lines = ["# Every table", "", "| part | report |", "|---|---|"]
-        lines += [f"| {name} | {text} |" for name, text in done.items()]
-        with atomic(asked.out / "index.md", overwrite=True) as tmp:
+            typer.echo(f"== {part.name}")
+            try:
+                EXPERIMENTS[part.experiment](part.told(asked))
+                end = f"[{part.experiment}]({part.name}/{part.experiment}.md)"
+            except DlwError as error:
+                end = f"failed: {error}"
+                failed.append(part.name)
+                typer.echo(end, err=True)
+        lines.append(f"| {part.name} | {end} |")
+        with atomic(index, overwrite=True) as tmp:
             tmp.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    typer.echo(f"written: {asked.out / 'index.md'}")
-    failed = [name for name, text in done.items() if text.startswith("failed")]
+    typer.echo(f"written: {index}")
     if failed:
-        raise DlwError(f"not every table was filled: {', '.join(failed)}; see {asked.out}/index.md")
+        raise DlwError(f"not every table was filled: {', '.join(failed)}; see {index}")
 
 
 def trained_with() -> tuple[str, ...]:
