@@ -253,7 +253,7 @@ def denoise(
         steps=solution.state.k,
         residuals={} if last is None else {"primal": last.primal, "dual": last.dual},
         converged=solution.converged,
-        down_weighted=float((w[ready.valid] < 0.1).float().mean()),
+        down_weighted=int(((w < 0.1) & ready.valid).sum()) / max(1, int(ready.valid.sum())),
         seconds={k: round(v, 4) for k, v in spent.items()},
         seed=seed,
         versions={"dlw": __version__, "torch": torch.__version__, "numpy": np.__version__},

@@ -18,8 +18,8 @@ def build(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = Non
     map is smoothed to nothing: one that comes back from nothing grows out of rounding errors.
     """
     rank = rank or min(shape[0], 8)
-    smooth = 6e-4 * shape[1] * shape[2] * strength
-    penalty = FactorPenalty(edges=0.06 * strength, smooth=smooth, coupling=10.0)
+    smooth = 2e-4 * shape[1] * shape[2] * strength
+    penalty = FactorPenalty(edges=0.05 * strength, smooth=smooth, coupling=10.0)
     return Model(
         terms=(product(rank, penalty),),
         fidelity=weighted_l2(),

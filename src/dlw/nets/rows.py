@@ -48,7 +48,8 @@ def logits(net: DLWnet3d, y: Tensor) -> Tensor:
     blocks = [_Block.of(*pair) for pair in zip(net.space, net.spectrum, strict=True)]
     # The first group has to reach the last layer, and each 3x3 layer holds back one row.
     group = max(GROUP, len(blocks) + 2)
-    windows = [_Window() for _ in range(len(blocks) + 1)]
+    # With the rows below the image each layer has one more to give than the one before.
+    windows = [_Window(group + 3 + k) for k in range(len(blocks) + 1)]
     memory = _Memory(y)
     parts = []
     for top in range(0, rows, group):
@@ -111,20 +112,31 @@ class _Window:
     """The rows that a 3x3 layer looks at: new ones, the two before them, zeros beyond the image.
 
     ReLU is done while copying, as max(t, smallest), so that it costs no pass of its own.
+
+    Args:
+        most: rows that are looked at at once, at most.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.memory: Tensor | None = None
         self.rows: Tensor | None = None
 
     def add(self, t: Tensor, done: bool, smallest: float = -math.inf) -> Tensor:
-        old, new = self.rows, t.shape[1]
-        above = 1 if old is None else 2
-        shape = (len(t), above + new + done, *t.shape[2:])
-        rows = old if old is not None and old.shape == shape else t.new_zeros(shape)
-        if old is not None:
-            rows[:, :2] = old[:, -2:]
+        bands, new, cols, channels = t.shape
+        if self.memory is None:
+            self.memory = t.new_empty(bands * self.most * cols * channels)
+        above = 1 if self.rows is None else 2
+        shape = (bands, above + new + done, cols, channels)
+        rows = self.memory[: math.prod(shape)].view(shape)
+        if self.rows is None:
+            rows[:, 0] = 0
+        else:
+            last = self.rows[:, -2:]
+            rows[:, :2] = last if self.rows.shape == shape else last.clone()
         torch.clamp_min(t, smallest, out=rows[:, above : above + new])
-        rows[:, above + new :] = 0
+        if done:
+            rows[:, -1] = 0
         self.rows = rows
         return rows
 
