@@ -234,6 +234,18 @@ def test_fine_tuning_starts_from_the_given_network(
     assert all(p.requires_grad for p in tuned.net.parameters())
 
 
+def test_a_card_tells_what_came_before(data: dict[str, np.ndarray], tmp_path: Path) -> None:
+    recipe, networks = TINY, []
+    for place in "abc":
+        networks.append(store.load(train(recipe, data, tmp_path / place)))
+        recipe = replace(TINY, start=str(tmp_path / place / "tiny.safetensors"))
+    history = networks[-1].card["history"]
+    assert [h["sha256"] for h in history] == [n.sha256 for n in networks[:2]]
+    assert [h["steps"] for h in history] == [TINY.steps] * 2
+    assert networks[-1].card["start_sha256"] == networks[1].sha256
+    assert "history" not in networks[0].card
+
+
 def test_bad_steps_are_skipped_then_stop_the_run(
     data: dict[str, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

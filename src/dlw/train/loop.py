@@ -268,12 +268,21 @@ def train(
         facts = {
             "sources": list(r.sources),
             **from_scenes(scenes, held_out, r),
-            **({} if r.start is None else {"start_sha256": store.load(r.start).sha256}),
+            **({} if r.start is None else came_from(r.start)),
         }
         pairs = validation_set(held_out, r) if held_out else []
         return Material(Patches(list(scenes.values()), r), pairs, facts)
 
     return conduct(Training, recipe, material, out, **how)
+
+
+def came_from(start: str) -> dict[str, Any]:
+    """What a card says about the network a run started from, and about those before it."""
+    stored = store.load(start)
+    told = ("data", "recipe", "steps", "training_seconds", "validation_psnr")
+    before = {k: stored.card[k] for k in told if k in stored.card}
+    history = [*stored.card.get("history", ()), before | {"sha256": stored.sha256}]
+    return {"start_sha256": stored.sha256, "history": history}
 
 
 def from_scenes(
