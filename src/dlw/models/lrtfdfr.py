@@ -18,7 +18,7 @@ def build(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = Non
     map is smoothed to nothing: one that comes back from nothing grows out of rounding errors.
     """
     rank = rank or min(shape[0], 8)
-    smooth = 2e-4 * shape[1] * shape[2] * strength
+    smooth = 4e-4 * shape[1] * shape[2] * strength
     penalty = FactorPenalty(edges=0.05 * strength, smooth=smooth, coupling=10.0)
     return Model(
         terms=(product(rank, penalty),),
