@@ -16,11 +16,12 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .. import __version__, noise, store
+from .. import noise, store
 from ..errors import BadFile, BadOption, DlwError
 from ..io.atomic import atomic
 from ..metrics import psnr
 from ..nets.dlwnet import ARCHITECTURES, DLWnet3d, Network
+from .card import about_run, came_from, from_scenes
 from .loss import add_gradients, restored
 from .narrow import narrowed
 from .optimisers import optimiser
@@ -276,26 +277,6 @@ def train(
     return conduct(Training, recipe, material, out, **how)
 
 
-def came_from(start: str) -> dict[str, Any]:
-    """What a card says about the network a run started from, and about those before it."""
-    stored = store.load(start)
-    told = ("data", "recipe", "steps", "training_seconds", "validation_psnr")
-    before = {k: stored.card[k] for k in told if k in stored.card}
-    history = [*stored.card.get("history", ()), before | {"sha256": stored.sha256}]
-    return {"start_sha256": stored.sha256, "history": history}
-
-
-def from_scenes(
-    scenes: Mapping[str, F32], held_out: Mapping[str, F32] | None, recipe: Draw
-) -> dict[str, Any]:
-    """What a card says about the data of a network that learns from noisy scenes."""
-    return {
-        "data": sorted(scenes),
-        "validation": sorted(held_out or {}),
-        "noise": [f"case {c}: {noise.CASES[c]}" for c in recipe.noise],
-    }
-
-
 def conduct(
     kind: type[Training],
     recipe: Plan,
@@ -329,7 +310,7 @@ def conduct(
     )
     target = out / f"{run.recipe.name}.safetensors"
     if _place()[0] == 0:
-        store.save(target, run.averaged(), {**card(run), **given.facts}, overwrite=True)
+        store.save(target, run.averaged(), {**about_run(run), **given.facts}, overwrite=True)
     return target
 
 
@@ -375,22 +356,6 @@ def advance(
                 saved = time.monotonic()
         if over:
             break
-
-
-def card(run: Training) -> dict[str, Any]:
-    """What a user should know about the training of a network."""
-    r = run.recipe
-    return {
-        "name": r.name,
-        "seed": r.seed,
-        "steps": run.step,
-        "skipped_steps": run.skipped,
-        "training_seconds": round(run.seconds),
-        "validation_psnr": {k: round(v, 2) for k, v in run.scores.items()},
-        "version": __version__,
-        "torch": torch.__version__,
-        "recipe": r.to_dict(),
-    }
 
 
 def _trim_log(path: Path, step: int, chief: bool) -> None:

@@ -18,7 +18,8 @@ from torch import Tensor
 from ..errors import BadOption, unknown_name
 from ..metrics import psnr
 from ..store import RIVALS
-from .loop import How, Material, Training, conduct, from_scenes, validation_set
+from .card import from_scenes
+from .loop import How, Material, Training, conduct, validation_set
 from .patches import Patches
 from .recipe import Plan, ScenePlan
 
