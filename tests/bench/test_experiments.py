@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from dlw import scenes
-from dlw.bench import choice, experiments, robust
+from dlw.bench import choice, experiments, report, robust
 from dlw.bench.cases import Scene
 from dlw.bench.experiments import Asked
-from dlw.errors import BadFile, DlwError
+from dlw.errors import BadFile, BadOption, DlwError
 
 
 @pytest.fixture
@@ -98,8 +98,28 @@ def test_everything_in_one_run(tmp_path: Path, monkeypatch) -> None:
     told = dict(seen)
     assert told["theory"].records == tmp_path / "simple" / "simple.jsonl"
     assert told["targets"].seeds == 2
+    assert told["targets"].crop is None
+    assert told["networks"].crop == 0
     remote = [a for n, a in seen if n == "simple" and a.bands == 31]
     assert "abu-beach-1" in remote[0].without
+
+
+def test_networks_are_compared_in_their_own_models_only() -> None:
+    table = experiments.pick("networks")
+    assert len(table.rows) == 3 * 1 + 3 * 2 + 3
+    assert {m for _, m in table.cells([r for r in table.rows if r.weights == "N+TS"])} == {
+        "nn",
+        "tvs",
+    }
+    one = experiments.pick("networks", models=("tv",))
+    assert {r.weights for r in one.rows} == {"T", "N+T", "T+TS", "N+T+TS"}
+    assert {m for _, m in one.cells(one.panel)} == {"tv"}
+    with pytest.raises(BadOption, match="lrtv"):
+        experiments.pick("networks", models=("lrtv",))
+    # Records without some pairs of network and model: the best is one of those that are there.
+    db = {(r.weights, r.model or "", n): 30.0 for r in table.rows for n in table.noise}
+    db["T+TS", "tvs", 1] = 31.0
+    assert "- best network for tvs: T+TS" in report.headlines(table, db)
 
 
 def test_what_is_left_out_at_the_end_is_said(tmp_path: Path, monkeypatch) -> None:

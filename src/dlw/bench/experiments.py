@@ -103,13 +103,17 @@ def pick(name: str, cases: Sequence[int] = (), models: Sequence[str] = ()) -> Ta
         from ..models import find
 
         table = replace(table, models=tuple(find(m).name for m in models))
-    elif models:
-        known = {r.model or "" for r in table.rows}
-        for m in models:
-            if m not in known:
-                raise unknown_name(f"model of the table '{name}'", m, known)
-        rows = tuple(r for r in table.rows if r.model in models)
-        table = replace(table, rows=rows, panel=tuple(r for r in table.panel if r in rows))
+    if models:
+        wanted = table.models or tuple(models)
+        known = {r.model for r in table.rows}
+        for m in wanted:
+            if None not in known and m not in known:
+                raise unknown_name(f"model of the table '{name}'", m, map(str, known))
+        table = replace(
+            table,
+            rows=tuple(r for r in table.rows if r.model in (None, *wanted)),
+            panel=tuple(r for r in table.panel if r.model in (None, *wanted)),
+        )
     return replace(table, noise=tuple(cases)) if cases else table
 
 
@@ -229,6 +233,7 @@ class Part:
     experiment: str
     wants: str = "data"
     bands: int = 0
+    crop: int | None = None
     cases: tuple[int, ...] | None = None
     unseen: bool = False
     """Leave out scenes that a shipped network was trained with."""
@@ -240,6 +245,7 @@ class Part:
             out=asked.out / self.name,
             data=getattr(asked, self.wants) if self.wants else None,
             bands=self.bands,
+            crop=asked.crop if asked.crop is not None else self.crop,
             cases=self.cases or asked.cases,
             seeds=asked.seeds or SEEDS,
             without=trained_with() if self.unseen else (),
@@ -249,6 +255,7 @@ class Part:
 
 PARTS = (
     Part("simple", "simple"),
+    Part("networks", "networks", crop=0),
     Part("remote-31-bands", "simple", "remote", bands=31, unseen=True),
     Part("remote-all-bands", "simple", "remote", cases=(1, 5), unseen=True),
     Part("targets", "targets"),

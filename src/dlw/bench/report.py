@@ -244,7 +244,7 @@ def headlines(table: Table, db: Mapping[Cell, float]) -> list[str]:
     if main is not None and table.models:
         lines += _gains(table, db, main)
     for model in table.models:
-        present = [n for n in NETWORKS if n in rows]
+        present = [n for n in NETWORKS if (n, model, table.noise[0]) in db]
         if present:
             best = max(present, key=lambda n: overall(db, n, [model], table.noise))
             lines.append(f"- best network for {model}: {best}")

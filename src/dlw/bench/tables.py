@@ -115,6 +115,14 @@ SIMPLE = Table(
     panel=(Row("uniform"), Row("oracle"), Row("N+T+TS")),
 )
 
+OWN = Table(
+    name="networks",
+    title="Every network in the models it was trained through",
+    models=SIMPLE.models,
+    rows=tuple(Row(n, model=SOURCE_OF[s]) for n in NETWORKS for s in n.split("+")),
+    panel=tuple(Row("N+T+TS", model=m) for m in SIMPLE.models),
+)
+
 TARGETS = Table(
     name="targets",
     title="Models no network was trained with: lrtv, e3dtv, lrtfdfr and ctv (tab-tran-all, tab-tran-com)",
@@ -203,4 +211,4 @@ PNP = Table(
     single=(1, 5),
 )
 
-TABLES: dict[str, Table] = {t.name: t for t in (SIMPLE, TARGETS, COLOUR, RIVALS, PNP)}
+TABLES: dict[str, Table] = {t.name: t for t in (SIMPLE, OWN, TARGETS, COLOUR, RIVALS, PNP)}
