@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import __version__, models, store
+from .. import __version__, store
 from ..cube import Cube
 from ..denoising import denoise, predict_weights
 from ..errors import DlwError, MissingDependency
@@ -35,9 +35,9 @@ MODELS = ("lrtv", "e3dtv", "lrtfdfr")
 
 @dataclass(frozen=True)
 class Method(Row):
-    """A model with its weights and its rank: the one of the published program, or an estimated one."""
+    """A model with its weights and its rank: its own one for so many bands, or an estimated one."""
 
-    rank: Literal["published", "auto"] = "published"
+    rank: Literal["auto"] | None = None
 
     @property
     def method(self) -> str:
@@ -46,7 +46,7 @@ class Method(Row):
         >>> Method("N+T+TS", model="lrtv", rank="auto").method
         'lrtv, N+T+TS, rank auto'
         """
-        return super().method + (", rank auto" if self.rank == "auto" else "")
+        return super().method + (", rank auto" if self.rank else "")
 
 
 METHODS = (
@@ -178,20 +178,16 @@ def run(
 
 
 def _restored(cube: Cube, row: Method, weights: Any) -> Cube:
-    """The cube of a method, with the rank of the published program or an estimated one."""
+    """The cube of a method."""
     if row.model is None:
         return cube
     assert row.strength != "best"
-    entry = models.find(row.model)
-    rank: int | Literal["auto"] | None = None
-    if entry.takes_rank and entry.original is not None:
-        rank = "auto" if row.rank == "auto" else entry.original(cube.shape).rank
     return denoise(
         cube,
         model=row.model,
         weights=weights,
         strength=row.strength,
-        rank=rank,
+        rank=row.rank,
         range="minmax",
     ).cube
 
@@ -203,9 +199,8 @@ def markdown(records: Sequence[dict[str, Any]]) -> str:
         "",
         f"Overall accuracy of an RBF support vector machine that learns from {SAMPLES} pixels per class "
         f"(at most half of a class), mean and standard deviation over {REPEATS} draws of them; the same "
-        "draws for every method. Original and weighted version of a model have the rank of the published "
-        "program, at several strengths (1 is the setting for other scenes, and the published one), and "
-        "at strength 1 the rank estimated from the cube (`--rank auto`).",
+        "draws for every method. Original and weighted version of a model as they are for any scene, "
+        "at several strengths, and at strength 1 with the rank estimated from the cube (`--rank auto`).",
         "",
         "| method | overall accuracy | seconds |",
         "|---|---:|---:|",
@@ -223,7 +218,7 @@ def headlines(records: Sequence[dict[str, Any]]) -> list[str]:
     """Every model: weighted against original at both ranks, and at the best strength of each."""
     found = {r["method"]: 100 * r["mean"] for r in records if "mean" in r}
     lines = [
-        "| model | version | published rank | rank auto | best strength |",
+        "| model | version | as it is | rank auto | best strength |",
         "|---|---|---:|---:|---:|",
     ]
     for model in MODELS:

@@ -19,7 +19,7 @@ def build(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = Non
     original. The penalty grows with it: in twenty steps the low-rank copy, which is the result,
     would hardly hear of a strong smooth copy otherwise.
     """
-    rank = rank or min(shape[0], 4 if shape[0] <= 40 else 8)
+    rank = rank or min(shape[0], 4 if shape[0] <= 40 else 12)
     scale = 40.0 / math.sqrt(shape[1] * shape[2])
     smooth = total_variation(0.02 * scale * strength, passes=3)
     return Model(
