@@ -257,7 +257,7 @@ PARTS = (
     Part("simple", "simple"),
     Part("networks", "networks", crop=0),
     Part("remote-31-bands", "simple", "remote", bands=31, unseen=True),
-    Part("remote-all-bands", "simple", "remote", cases=(1, 5), unseen=True),
+    Part("remote-all-bands", "simple", "remote", crop=64, cases=(1, 5), unseen=True),
     Part("targets", "targets"),
     Part("rivals", "rivals"),
     Part("pnp", "pnp"),
