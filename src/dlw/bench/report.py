@@ -238,7 +238,7 @@ def headlines(table: Table, db: Mapping[Cell, float]) -> list[str]:
             f"- {n} on {'its own targets' if own else 'these targets'}: {ours:.2f} dB, the authors' "
             f"checkpoint {theirs:.2f} dB ({ours - theirs:+.2f})"
         )
-    if gaps:
+    if len(gaps) > 1:
         lines.append(f"- mean over the {len(gaps)} networks: {statistics.fmean(gaps):+.2f} dB")
     main = next((n for n in ("N+T+TS", "colour-T") if n in rows), None)
     if main is not None and table.models:
