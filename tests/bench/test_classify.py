@@ -9,7 +9,9 @@ import pytest
 
 from dlw import Cube
 from dlw.bench import classify
+from dlw.bench.cases import Files
 from dlw.bench.classify import Method
+from dlw.bench.runner import reference_networks
 
 pytest.importorskip("sklearn")
 
@@ -38,6 +40,17 @@ def test_denoising_helps_the_classifier(scene: tuple[Cube, np.ndarray], tmp_path
     again = classify.run(*scene, tmp_path, methods=methods, repeats=3)
     assert [r.get("accuracy") for r in again] == [r.get("accuracy") for r in records]
     assert (tmp_path / "classify.jsonl").read_text().splitlines() == lines
+
+
+def test_the_released_network_is_a_row(
+    scene: tuple[Cube, np.ndarray], tmp_path: Path, shared: Path
+) -> None:
+    files = Files(reference_networks(shared / "reference/dlwnet-release"))
+    methods = (Method("authors' N+T+TS", model="lrtv"),)
+    assert classify.run(*scene, tmp_path, methods=methods, repeats=1) == []
+    records = classify.run(*scene, tmp_path, methods=methods, repeats=1, files=files)
+    assert [r["method"] for r in records] == ["lrtv, authors' N+T+TS"]
+    assert "| lrtv | authors' N+T+TS |" in (tmp_path / "classify.md").read_text()
 
 
 def test_both_ranks_are_compared() -> None:

@@ -169,6 +169,16 @@ def test_curves_resume(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyP
         dip.run([scene], tmp_path, iterations=1501)
 
 
+def test_curves_of_the_released_network(scene: Scene, tmp_path: Path, shared: Path) -> None:
+    released = runner.reference_networks(shared / "reference/dlwnet-release")
+    dip.run([scene], tmp_path, noise=(1,), iterations=2, files=Files(released))
+    records = [json.loads(x) for x in (tmp_path / "dip.jsonl").read_text().splitlines()]
+    assert [r["method"] for r in records] == list(dip.METHODS)
+    assert len({r["source"] for r in records}) == 3
+    assert records[1]["psnr"] != records[2]["psnr"]
+    assert "| 1 | DLW-S2DIP, authors' N+T+TS |" in (tmp_path / "dip.md").read_text()
+
+
 def test_cost(tmp_path: Path) -> None:
     rows = (Row("", model="hyres"), Row("", model="hsi-denet"), Row(MAIN, model="lrtfdfr"))
     table = replace(cost.TABLE, rows=rows)

@@ -17,13 +17,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import __version__, store
+from .. import __version__
 from ..cube import Cube
 from ..denoising import denoise, predict_weights
 from ..errors import DlwError, MissingDependency
 from ..io.atomic import atomic
-from .runner import read_records
-from .tables import ORIGINAL, Row
+from .cases import Files
+from .runner import NOTHING, network_hash, read_records, source_of
+from .tables import MAIN, ORIGINAL, REFERENCE, Row
 
 SAMPLES = 15
 """Labelled pixels per class to learn from (at most half of a class)."""
@@ -49,12 +50,14 @@ class Method(Row):
         return super().method + (", rank auto" if self.rank else "")
 
 
+VERSIONS = {"original": ORIGINAL, "weighted": MAIN, f"{REFERENCE}{MAIN}": REFERENCE + MAIN}
+"""Versions of a model by the names of their lines in the small table."""
 METHODS = (
     Method(""),
     *[
         method
         for m in MODELS
-        for w in (ORIGINAL, "N+T+TS")
+        for w in VERSIONS.values()
         for method in (
             *[Method(w, s, model=m) for s in STRENGTHS],
             Method(w, model=m, rank="auto"),
@@ -113,6 +116,7 @@ def run(
     *,
     methods: Sequence[Method] = METHODS,
     repeats: int = REPEATS,
+    files: Files = NOTHING,
     report: Callable[[str], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Restore and classify ``repeats`` times with every method; finished methods are not run again.
@@ -130,8 +134,10 @@ def run(
     records: list[dict[str, Any]] = []
     weights: dict[str, Any] = {}
     for row in methods:
+        if row.weights.startswith(REFERENCE) and row.weights not in files.reference:
+            continue
         name = row.method or "as it is"
-        network = store.load(row.weights).sha256[:16] if row.weights in store.names() else ""
+        network = network_hash(row.weights, files)[:16]
         key = f"{name}, {repeats} repeats, version {__version__}, {network}"
         if key in done and name in known:
             records.append(done[key])
@@ -140,7 +146,9 @@ def run(
         begin = time.perf_counter()
         try:
             if row.weights not in weights and row.weights not in ("", ORIGINAL):
-                weights[row.weights] = predict_weights(cube, row.weights, range="minmax")
+                weights[row.weights] = predict_weights(
+                    cube, source_of(row.weights, files), range="minmax"
+                )
             restored = _restored(cube, row, weights.get(row.weights, row.weights))
         except DlwError as error:
             records.append({"key": key, "method": name, "skipped": str(error)})
@@ -224,8 +232,10 @@ def headlines(records: Sequence[dict[str, Any]]) -> list[str]:
         "|---|---|---:|---:|---:|",
     ]
     for model in MODELS:
-        for version, kind in (("original", ORIGINAL), ("weighted", "N+T+TS")):
+        for version, kind in VERSIONS.items():
             usual = Method(kind, model=model)
+            if kind.startswith(REFERENCE) and usual.method not in found:
+                continue
             cells = [usual.method, replace(usual, rank="auto").method]
             values = [found.get(cell, np.nan) for cell in cells]
             tuned = [found.get(replace(usual, strength=s).method, np.nan) for s in STRENGTHS]

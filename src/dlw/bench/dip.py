@@ -14,20 +14,20 @@ from typing import Any
 
 import torch
 
-from .. import __version__, store
+from .. import __version__
 from ..errors import BadOption, MissingDependency
 from ..io.atomic import atomic
 from ..models import dip
-from ..weighting import resolve
-from .cases import Scene
-from .runner import Clock, append, make_noisy, read_records
-from .tables import MAIN
+from .cases import Files, Scene
+from .runner import NOTHING, Clock, append, make_noisy, network_hash, read_records, source_of
+from .tables import MAIN, REFERENCE
 
 LAST = 100
 """Iterations whose mean PSNR is the final value, as in the paper."""
 
-METHODS = {"S2DIP": "", "DLW-S2DIP": MAIN}
+METHODS = {"S2DIP": "", "DLW-S2DIP": MAIN, f"DLW-S2DIP, {REFERENCE}{MAIN}": REFERENCE + MAIN}
 """The weight network of every method; none: the published data term with a sparse part."""
+COLOURS = dict(zip(METHODS, ("#8d99ae", "#d1495b", "#edae49"), strict=True))
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,21 @@ class Curve:
 
 
 def plan(
-    scenes: Iterable[Scene], noise: Iterable[int], iterations: int | None, seeds: Iterable[int]
+    scenes: Iterable[Scene],
+    noise: Iterable[int],
+    iterations: int | None,
+    seeds: Iterable[int],
+    files: Files = NOTHING,
 ) -> list[Curve]:
     """All curves, those of one noisy cube together; every method's own number of iterations if None."""
     if iterations is not None and not 1 <= iterations <= dip.STEPS:
         raise BadOption(f"the iterations of a curve go from 1 to {dip.STEPS}, not {iterations}")
     noise, seeds = tuple(noise), tuple(seeds)
-    hashes = {m: store.load(net).sha256[:16] if net else "" for m, net in METHODS.items()}
+    hashes = {
+        method: network_hash(net, files)[:16]
+        for method, net in METHODS.items()
+        if not net.startswith(REFERENCE) or net in files.reference
+    }
     return [
         Curve(
             scene.name,
@@ -70,16 +78,18 @@ def plan(
         for scene in scenes
         for number in noise
         for seed in seeds
-        for method in METHODS
+        for method in hashes
     ]
 
 
-def measure(curve: Curve, scene: Scene, report: Callable[[str], None] | None) -> dict[str, Any]:
+def measure(
+    curve: Curve, scene: Scene, report: Callable[[str], None] | None, files: Files = NOTHING
+) -> dict[str, Any]:
     """Run one curve."""
     y = torch.from_numpy(make_noisy(scene, curve.noise, curve.seed).y)
     clock, said = Clock(), time.monotonic()
     net = METHODS[curve.method]
-    w = resolve(net)(y, torch.ones_like(y, dtype=torch.bool)) if net else None
+    w = source_of(net, files)(y, torch.ones_like(y, dtype=torch.bool)) if net else None
 
     def progress(k: int, x: torch.Tensor) -> None:
         nonlocal said
@@ -112,16 +122,17 @@ def run(
     noise: Sequence[int] = (1, 5),
     iterations: int | None = None,
     seeds: int = 1,
+    files: Files = NOTHING,
     report: Callable[[str], None] | None = None,
 ) -> list[Path]:
     """Run the curves that are not in ``out/dip.jsonl`` yet; write ``dip.md`` and ``dip.png``."""
     out.mkdir(parents=True, exist_ok=True)
     path = out / "dip.jsonl"
-    wanted = plan(scenes, noise, iterations, range(seeds))
+    wanted = plan(scenes, noise, iterations, range(seeds), files)
     known, by_name = read_records(path), {s.name: s for s in scenes}
     for curve in wanted:
         if curve.key not in known:
-            known[curve.key] = measure(curve, by_name[curve.scene], report)
+            known[curve.key] = measure(curve, by_name[curve.scene], report, files)
             append(path, [known[curve.key]])
     records = [known[c.key] for c in wanted]
     sides = {s.name: f"{s.data.shape[1]}x{s.data.shape[2]}" for s in scenes}
@@ -184,7 +195,7 @@ def markdown(records: Sequence[dict[str, Any]], sides: dict[str, str]) -> str:
     said = []
     for number in sorted({r["noise"] for r in records}):
         lost: dict[str, tuple[float, float]] = {}
-        for method in METHODS:
+        for method in dict.fromkeys(r["method"] for r in records):
             mine = [r for r in records if (r["noise"], r["method"]) == (number, method)]
             found = [ends(r["psnr"]) for r in mine]
             final, best = (
@@ -215,16 +226,15 @@ def figure(records: Sequence[dict[str, Any]]) -> bytes:
     cases = sorted({r["noise"] for r in records})
     page = Figure(figsize=(5.5 * len(cases), 3.8), dpi=110, layout="constrained")
     axes = page.subplots(1, len(cases), squeeze=False, sharey=True)[0]
-    colours = {"S2DIP": "#8d99ae", "DLW-S2DIP": "#d1495b"}
     for ax, number in zip(axes, cases, strict=True):
         named: set[str] = set()
         for r in (r for r in records if r["noise"] == number):
             method, psnr = r["method"], r["psnr"]
             label = None if method in named else method
             named.add(method)
-            ax.plot(range(1, len(psnr) + 1), psnr, color=colours[method], lw=1, label=label)
+            ax.plot(range(1, len(psnr) + 1), psnr, color=COLOURS[method], lw=1, label=label)
             e = ends(psnr)
-            ax.plot([e.at], [e.best], "o", color=colours[method], ms=5)
+            ax.plot([e.at], [e.best], "o", color=COLOURS[method], ms=5)
         ax.set_title(f"case {number}", fontsize=11)
         ax.set_xlabel("iteration")
         ax.spines[["top", "right"]].set_visible(False)

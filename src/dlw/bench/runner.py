@@ -19,7 +19,7 @@ import torch
 from .. import __version__, denoisers, models, noise, rivals, store
 from ..errors import BadFile, DlwError
 from ..metrics import psnr, scores
-from ..noise import Noisy
+from ..noise import Noisy, Truth
 from ..solver import Model, Problem, solve
 from ..weighting import Net, Source, resolve, wants_original
 from . import parameters
@@ -98,14 +98,25 @@ def _hash(weights: str, model: str, files: Files) -> str:
             return rivals.find(str(files.rivals.get(model, model))).sha256[:16]
         except DlwError:  # the case itself will say why
             return ""
-    found = []
-    if weights in files.reference:
-        found.append(hashlib.sha256(files.reference[weights].read_bytes()).hexdigest())
-    elif weights in store.names():
-        found.append(store.load(weights).sha256)
+    found = [network_hash(weights, files)]
     if models.find(model).takes_denoiser:
         found.append(denoisers.trained(files.denoiser or "eigen")[1] or str(files.denoiser))
-    return "+".join(h[:16] for h in found)
+    return "+".join(h[:16] for h in found if h)
+
+
+def network_hash(weights: str, files: Files = NOTHING) -> str:
+    """SHA-256 of the file of a network, shipped or released with the paper; empty for other weights."""
+    if weights in files.reference:
+        return hashlib.sha256(files.reference[weights].read_bytes()).hexdigest()
+    return store.load(weights).sha256 if weights in store.names() else ""
+
+
+def source_of(weights: str, files: Files = NOTHING, truth: Truth | None = None) -> Source:
+    """The weight source of a row, shipped or released with the paper."""
+    if weights in files.reference:
+        net, _ = store.import_checkpoint(files.reference[weights])
+        return Net(net, weights)
+    return resolve(weights, truth)
 
 
 def read_records(path: Path) -> dict[str, dict[str, Any]]:
@@ -255,16 +266,10 @@ class Restorer:
             return self._rival(case)
         if case.weights not in self.known:
             clock = Clock()
-            source = self._source(case.weights)
+            source = source_of(case.weights, self.files, self.noisy.truth)
             w = source(self.y, self.valid)
             self.known[case.weights] = source, w, clock.spent("_weights")
         return self._solve(case, *self.known[case.weights])
-
-    def _source(self, name: str) -> Source:
-        if name in self.files.reference:
-            net, _ = store.import_checkpoint(self.files.reference[name])
-            return Net(net, name)
-        return resolve(name, self.noisy.truth)
 
     def _rival(self, case: Case) -> tuple[torch.Tensor, dict[str, Any]]:
         name = str(self.files.rivals.get(case.model, case.model))
