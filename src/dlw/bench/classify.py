@@ -245,22 +245,27 @@ def headlines(records: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def picture(maps: dict[str, Labels], labels: Labels) -> bytes:
-    """The label maps side by side, unlabelled pixels white."""
+    """The label maps at strength 1, a row for every model, unlabelled pixels white."""
     import matplotlib
     from matplotlib.colors import ListedColormap
     from matplotlib.figure import Figure
 
-    columns = 5
-    lines = -(-len(maps) // columns)
-    figure = Figure(figsize=(2.1 * columns, 2.3 * lines), dpi=110, layout="constrained")
-    axes = figure.subplots(lines, columns, squeeze=False).ravel()
+    rows: dict[str, list[str]] = {}
+    for name in maps:
+        if "strength" not in name:
+            model, *version = name.split(", ")
+            rows.setdefault(model if version else "", []).append(name)
+    columns = max(map(len, rows.values()))
+    figure = Figure(figsize=(2.2 * columns, 2.4 * len(rows)), dpi=90, layout="constrained")
+    axes = figure.subplots(len(rows), columns, squeeze=False)
     colours = ListedColormap(["white", *matplotlib.colormaps["tab20"](range(int(labels.max())))])
-    for ax in axes:
+    for ax in axes.flat:
         ax.axis("off")
-    for ax, (name, found) in zip(axes, maps.items(), strict=False):
-        shown = np.where(labels > 0, found, 0)
-        ax.imshow(shown, cmap=colours, vmin=0, vmax=labels.max(), interpolation="nearest")
-        ax.set_title(name, fontsize=8)
+    for line, names in zip(axes, rows.values(), strict=True):
+        for ax, name in zip(line, names, strict=False):
+            shown = np.where(labels > 0, maps[name], 0)
+            ax.imshow(shown, cmap=colours, vmin=0, vmax=labels.max(), interpolation="nearest")
+            ax.set_title(name, fontsize=7)
     out = io.BytesIO()
     figure.savefig(out, format="png")
     return out.getvalue()
