@@ -37,11 +37,11 @@ RUNS: dict[str, dict[str, Any]] = {
     "airborne": {"bands": (7, 60), "pick": "side"},
     "constant rate": {"schedule": "epochs", "decay": 1.0},
     "adam": {"optimiser": "adam", "rate": 2e-3},
-    "tvs alone": {"sources": ("tvs",), "name": "TS", "steps": 3400},
+    "tvs alone": {"sources": ("tvs",), "name": "TS", "steps": 5000},
     "tvs, from five cases": {
         "sources": ("tvs",),
         "name": "TS",
-        "steps": 3400,
+        "steps": 5000,
         "start": "five cases/N+T+TS.safetensors",
     },
 }
