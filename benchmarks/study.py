@@ -1,10 +1,10 @@
 """Ways to train, compared at equal steps: short runs from scratch that differ in one thing.
 
-    python benchmarks/study.py TRAINING_SCENES [--airborne SCENES] [--more FILE ...] [--runs NAME ...]
+    python benchmarks/study.py TRAINING_SCENES [--airborne SCENES] [--more SCENES] [--runs NAME ...]
 
 Trains `recipes/study.toml` once for every change below (10 to 15 minutes of one core each; a run that was
 stopped goes on), scores each network on the held-out scene case by case and with fewer bands, and on
-`--more` cubes with all their bands. Writes `study.csv` (every score) and `study.md` to `--out`.
+the `--more` scenes with all their bands. Writes `study.csv` (every score) and `study.md` to `--out`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ import numpy as np
 import torch
 
 from dlw import store
-from dlw.metrics import psnr
+from dlw.bench.cases import centre
 from dlw.noise import CASES, case
-from dlw.train.loop import train
-from dlw.train.loss import restored
+from dlw.train.loop import train, validate
 from dlw.train.patches import load_scenes
 from dlw.train.recipe import Recipe
 
@@ -60,20 +59,10 @@ def trials(held_out: Scene, more: dict[str, Scene]) -> Iterator[tuple[str, Scene
         yield f"{name}, {len(scene)} bands", scene, 5
 
 
-@torch.no_grad()
-def score(net: Any, clean: Scene, number: int, sources: tuple[str, ...]) -> dict[str, float]:
-    """PSNR through every source model, mean over the draws."""
-    total = dict.fromkeys(sources, 0.0)
-    for draw in range(DRAWS):
-        y = torch.from_numpy(case(number, clean, np.random.default_rng([20260102, number, draw])).y)
-        for name, x in zip(sources, restored(net(y), y, sources, "none"), strict=True):
-            total[name] += psnr(clean, x.numpy()) / DRAWS
-    return total
-
-
-def centre(scene: Scene) -> Scene:
-    top, left = ((n - SIDE) // 2 for n in scene.shape[1:])
-    return np.ascontiguousarray(scene[:, top : top + SIDE, left : left + SIDE])
+def pairs(clean: Scene, number: int) -> list[tuple[Scene, Scene]]:
+    """The clean crop with every draw of its noise."""
+    draws = [np.random.default_rng([20260102, number, draw]) for draw in range(DRAWS)]
+    return [(clean, case(number, clean, rng).y) for rng in draws]
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -117,7 +106,10 @@ def main() -> None:
         raise SystemExit(f"the held-out scene {missing[0]} is not in {args.scenes}")
     held_out = {name: scenes.pop(name) for name in recipe.held_out}
     airborne = load_scenes(args.airborne)[0] if args.airborne else {}
-    more = {name: centre(s) for name, s in (load_scenes(args.more)[0] if args.more else {}).items()}
+    more = {
+        name: centre(s, SIDE)
+        for name, s in (load_scenes(args.more)[0] if args.more else {}).items()
+    }
 
     rows: list[dict[str, Any]] = []
     for name in wanted:
@@ -132,8 +124,8 @@ def main() -> None:
         if not done.exists():
             train(own, given, args.out / name, held_out=held_out, resume=True)
         network = store.load(str(done))
-        for trial, clean, number in trials(centre(next(iter(held_out.values()))), more):
-            scores = score(network.net, clean, number, own.sources)
+        for trial, clean, number in trials(centre(next(iter(held_out.values())), SIDE), more):
+            scores = validate(network.net, pairs(clean, number), own)
             facts = {"run": name, "steps": own.steps, "seconds": network.card["training_seconds"]}
             rows.append({**facts, "trial": trial, "nn": "", "tv": "", "tvs": "", **scores})
         print(table(rows).splitlines()[-1], flush=True)
