@@ -36,6 +36,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "airborne": {"bands": (7, 60), "pick": "side"},
     "constant rate": {"schedule": "epochs", "decay": 1.0},
     "adam": {"optimiser": "adam", "rate": 2e-3},
+    "twice the solver steps": {"depth": 2.0},
     "tvs alone": {"sources": ("tvs",), "name": "TS", "steps": 5000},
     "tvs, from five cases": {
         "sources": ("tvs",),
@@ -124,11 +125,19 @@ def main() -> None:
         if not done.exists():
             train(own, given, args.out / name, held_out=held_out, resume=True)
         network = store.load(str(done))
-        for trial, clean, number in trials(centre(next(iter(held_out.values())), SIDE), more):
-            scores = validate(network.net, pairs(clean, number), own)
-            facts = {"run": name, "steps": own.steps, "seconds": network.card["training_seconds"]}
-            rows.append({**facts, "trial": trial, "nn": "", "tv": "", "tvs": "", **scores})
-        print(table(rows).splitlines()[-1], flush=True)
+        ways = {name: own}
+        if own.depth != 1.0:
+            ways[f"{name}, in training only"] = replace(own, depth=1.0)
+        for way, how in ways.items():
+            for trial, clean, number in trials(centre(next(iter(held_out.values())), SIDE), more):
+                scores = validate(network.net, pairs(clean, number), how)
+                facts = {
+                    "run": way,
+                    "steps": own.steps,
+                    "seconds": network.card["training_seconds"],
+                }
+                rows.append({**facts, "trial": trial, "nn": "", "tv": "", "tvs": "", **scores})
+            print(table(rows).splitlines()[-1], flush=True)
     with (args.out / "study.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()

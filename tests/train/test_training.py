@@ -15,15 +15,17 @@ import numpy as np
 import pytest
 import torch
 
-from dlw import scenes, store
+from dlw import models, scenes, store
 from dlw.errors import BadFile, BadOption
 from dlw.io import save_cube
 from dlw.nets.dlwnet import DLWnet3d
+from dlw.solver import Problem, solve
 from dlw.train.curves import draw_curves
 from dlw.train.loop import Training, TrainingStopped, train
-from dlw.train.loss import bilevel_loss
+from dlw.train.loss import bilevel_loss, restored
 from dlw.train.patches import Patches, load_scenes
 from dlw.train.recipe import Recipe
+from dlw.weighting import softmax_weights
 
 TINY = Recipe(
     "tiny", ("nn", "tv"), filters=4, patch=8, batch=3, steps=6, warmup=2, validate=3, rate=0.01
@@ -126,6 +128,19 @@ def test_log_loss_is_the_mean_of_the_logarithms(data: dict[str, np.ndarray]) -> 
     log, _ = bilevel_loss(logits, noisy, clean, TINY.sources, kind="log")
     torch.testing.assert_close(mse, torch.stack(one_by_one).mean())
     torch.testing.assert_close(log, torch.stack(one_by_one).log().mean(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("depth", [1.0, 2.0])
+def test_depth_is_a_factor_on_the_solver_steps(data: dict[str, np.ndarray], depth: float) -> None:
+    _, noisy = Patches(list(data.values()), TINY).batch(0, [0, 1])
+    logits = noisy - 0.5
+    model = models.build("tv", noisy.shape)
+    schedule = replace(model.schedule, steps=int(depth) * model.schedule.steps)
+    wanted = solve(Problem(model, noisy, softmax_weights(logits)), schedule).x
+    (found,) = restored(logits, noisy, ["tv"], "none", depth)
+    assert torch.equal(found, wanted)
+    with pytest.raises(BadOption, match="depth in the recipe"):
+        replace(TINY, depth=0.0)
 
 
 @pytest.mark.parametrize("backward", ["unroll", "checkpoint"])

@@ -141,7 +141,14 @@ class Training:
         r = self.recipe
         clean, noisy = patches.batch(self.step, indices)
         return add_gradients(
-            self.net, noisy, clean, r.sources, batch=batch, kind=r.loss, backward=r.backward
+            self.net,
+            noisy,
+            clean,
+            r.sources,
+            batch=batch,
+            kind=r.loss,
+            backward=r.backward,
+            depth=r.depth,
         )
 
     def validate(self, pairs: list[tuple[F32, F32]]) -> dict[str, float]:
@@ -217,9 +224,8 @@ def validate(net: Network, pairs: list[tuple[F32, F32]], recipe: Recipe) -> dict
     totals = dict.fromkeys(recipe.sources, 0.0)
     for clean, noisy in pairs:
         y = torch.from_numpy(noisy)
-        for name, x in zip(
-            recipe.sources, restored(net(y), y, recipe.sources, "none"), strict=True
-        ):
+        images = restored(net(y), y, recipe.sources, "none", recipe.depth)
+        for name, x in zip(recipe.sources, images, strict=True):
             totals[name] += psnr(clean, x.numpy()) / len(pairs)
     return totals
 

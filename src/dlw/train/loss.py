@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,15 +15,25 @@ from ..weighting import softmax_weights
 
 
 def restored(
-    logits: Tensor, noisy: Tensor, sources: Sequence[str], backward: Backward = "unroll"
+    logits: Tensor,
+    noisy: Tensor,
+    sources: Sequence[str],
+    backward: Backward = "unroll",
+    depth: float = 1.0,
 ) -> list[Tensor]:
-    """The images of every source model under the weights of ``logits`` (..., band, row, col)."""
+    """The images of every source model under the weights of ``logits`` (..., band, row, col).
+
+    Args:
+        depth: factor on the number of steps of the solvers.
+    """
     w = softmax_weights(logits)
     images = []
     for name in sources:
         model = models.build(name, noisy.shape)
-        # The implicit gradient is that of the minimiser, so the minimiser has to be found.
-        schedule = model.schedule.converged(1e-4, 300) if backward == "implicit" else None
+        schedule = replace(model.schedule, steps=round(depth * model.schedule.steps))
+        if backward == "implicit":
+            # The implicit gradient is that of the minimiser, so the minimiser has to be found.
+            schedule = model.schedule.converged(1e-4, 300)
         images.append(solve(Problem(model, noisy, w), schedule, backward=backward).x)
     return images
 
@@ -35,13 +46,14 @@ def bilevel_loss(
     *,
     kind: str = "mse",
     backward: Backward = "unroll",
+    depth: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
     """Mean over source models and patches of the error (equation (3)), and the MSE of each source.
 
     ``kind`` "mse": mean squared error. "log": mean over sources and patches of log(MSE), so that every
     patch counts by its ratio, as it does in a mean of PSNR values.
     """
-    images = restored(logits, noisy, sources, backward)
+    images = restored(logits, noisy, sources, backward, depth)
     errors = torch.stack([((x - clean) ** 2).flatten(1).mean(1) for x in images])
     loss = errors.mean() if kind == "mse" else torch.log(errors + 1e-8).mean()
     return loss, errors.detach().mean(1)
@@ -60,6 +72,7 @@ def add_gradients(
     batch: int | None = None,
     kind: str = "mse",
     backward: Backward = "unroll",
+    depth: float = 1.0,
 ) -> Tensor:
     """Add the gradient of the loss to the network's; returns [loss, MSE of each source].
 
@@ -74,7 +87,9 @@ def add_gradients(
     count = max(1, PART_VOXELS // noisy[0].numel())
     for start in range(0, len(noisy), count):
         y, x = noisy[start : start + count], clean[start : start + count]
-        loss, errors = bilevel_loss(net(y), y, x, sources, kind=kind, backward=backward)
+        loss, errors = bilevel_loss(
+            net(y), y, x, sources, kind=kind, backward=backward, depth=depth
+        )
         share = len(y) / total
         (loss * share).backward()  # type: ignore[no-untyped-call]
         figures += torch.cat([loss.detach().view(1), errors]) * share

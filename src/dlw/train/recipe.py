@@ -171,12 +171,15 @@ class Recipe(ScenePlan):
         loss: "mse" is the mean over patches and sources (the paper); "log" the mean of its
             logarithm, which is what a mean PSNR measures.
         backward: how the gradient passes through the solvers.
+        depth: factor on the number of steps of the solvers, in training and validation; whoever runs a
+            network is to take as many steps as it was trained with.
     """
 
     sources: tuple[str, ...]
     _: KW_ONLY
     loss: Loss = "mse"
     backward: Literal["unroll", "checkpoint", "implicit"] = "unroll"
+    depth: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -186,6 +189,8 @@ class Recipe(ScenePlan):
             )
         if self.loss not in ("mse", "log"):
             raise BadOption(f"loss in the recipe must be 'mse' or 'log', not '{self.loss}'")
+        if self.depth <= 0:
+            raise BadOption(f"depth in the recipe must be larger than 0, not {self.depth}")
 
 
 def _tuples(value: Any) -> Any:
