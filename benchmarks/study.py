@@ -128,14 +128,11 @@ def main() -> None:
         ways = {name: own}
         if own.depth != 1.0:
             ways[f"{name}, in training only"] = replace(own, depth=1.0)
+        seconds = network.card["training_seconds"]
         for way, how in ways.items():
+            facts = {"run": way, "steps": own.steps, "seconds": seconds}
             for trial, clean, number in trials(centre(next(iter(held_out.values())), SIDE), more):
                 scores = validate(network.net, pairs(clean, number), how)
-                facts = {
-                    "run": way,
-                    "steps": own.steps,
-                    "seconds": network.card["training_seconds"],
-                }
                 rows.append({**facts, "trial": trial, "nn": "", "tv": "", "tvs": "", **scores})
             print(table(rows).splitlines()[-1], flush=True)
     with (args.out / "study.csv").open("w", newline="") as file:

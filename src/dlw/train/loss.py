@@ -24,16 +24,19 @@ def restored(
     """The images of every source model under the weights of ``logits`` (..., band, row, col).
 
     Args:
-        depth: factor on the number of steps of the solvers.
+        depth: factor on the number of steps of the solvers; the implicit gradient has no such number.
     """
     w = softmax_weights(logits)
     images = []
     for name in sources:
         model = models.build(name, noisy.shape)
-        schedule = replace(model.schedule, steps=round(depth * model.schedule.steps))
-        if backward == "implicit":
-            # The implicit gradient is that of the minimiser, so the minimiser has to be found.
-            schedule = model.schedule.converged(1e-4, 300)
+        usual = model.schedule
+        # The implicit gradient is that of the minimiser, so the minimiser has to be found.
+        schedule = (
+            usual.converged(1e-4, 300)
+            if backward == "implicit"
+            else replace(usual, steps=max(1, round(depth * usual.steps)))
+        )
         images.append(solve(Problem(model, noisy, w), schedule, backward=backward).x)
     return images
 
