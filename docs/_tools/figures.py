@@ -163,7 +163,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--cube", help="a clean cube of your own")
     options.add_argument("--name", default="own", help="for the file name")
-    options.add_argument("--size", type=int, default=192, help="side of its central crop")
+    options.add_argument("--size", type=int, default=128, help="side of its central crop")
     options.add_argument("--out", type=Path, default=Path("docs/figures"))
     asked = options.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
