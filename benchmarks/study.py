@@ -33,16 +33,16 @@ RUNS: dict[str, dict[str, Any]] = {
     "case 1": {"noise": (1,)},
     "random counts": {"affected": (0.1, 0.6)},
     "random bands": {"bands": (7, 31)},
-    "airborne": {"bands": (7, 60), "pick": "side"},
+    "airborne": {"bands": (31, 31), "pick": "side"},
     "constant rate": {"schedule": "epochs", "decay": 1.0},
     "adam": {"optimiser": "adam", "rate": 2e-3},
     "twice the solver steps": {"depth": 2.0},
-    "tvs alone": {"sources": ("tvs",), "name": "TS", "steps": 5000},
-    "tvs, from five cases": {
+    "tvs alone": {"sources": ("tvs",), "name": "TS", "steps": 4000},
+    "tvs, from the joint one": {
         "sources": ("tvs",),
         "name": "TS",
-        "steps": 5000,
-        "start": "five cases/N+T+TS.safetensors",
+        "steps": 4000,
+        "start": "constant rate/N+T+TS.safetensors",
     },
 }
 """What a run changes in the recipe; "airborne" also adds scenes."""
