@@ -37,11 +37,11 @@ RUNS: dict[str, dict[str, Any]] = {
     "constant rate": {"schedule": "epochs", "decay": 1.0},
     "adam": {"optimiser": "adam", "rate": 2e-3},
     "twice the solver steps": {"depth": 2.0},
-    "tvs alone": {"sources": ("tvs",), "name": "TS", "steps": 4000},
+    "tvs alone": {"sources": ("tvs",), "name": "TS", "steps": 3000},
     "tvs, from the joint one": {
         "sources": ("tvs",),
         "name": "TS",
-        "steps": 4000,
+        "steps": 3000,
         "start": "constant rate/N+T+TS.safetensors",
     },
 }
