@@ -45,7 +45,7 @@ RUNS: dict[str, dict[str, Any]] = {
         "start": "constant rate/N+T+TS.safetensors",
     },
 }
-"""What a run changes in the recipe; "airborne" also adds scenes."""
+"""What a run changes in the recipe; "airborne" also adds scenes, the last one needs "constant rate" first."""
 Scene = np.ndarray[Any, np.dtype[np.float32]]
 
 
