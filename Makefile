@@ -19,7 +19,7 @@ $(DOCS): $(STAMP)
 	@touch $@
 
 demo: $(STAMP)
-	$(BIN)/dlw demo --out out
+	$(BIN)/hyperdlw demo --out out
 
 test: $(STAMP)
 	$(PYTEST) -n 2
@@ -28,7 +28,7 @@ test-slow: $(STAMP)
 	$(PYTEST) -m slow
 
 fuzz: $(STAMP)
-	DLW_FUZZ=2000 $(PYTEST) -n 2 tests/fuzz tests/io/test_faults.py
+	HYPERDLW_FUZZ=2000 $(PYTEST) -n 2 tests/fuzz tests/io/test_faults.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -21,11 +21,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dlw import models, prox
-from dlw.nets.dlwnet import DLWnet3d
-from dlw.solver import Backward, Problem, solve
-from dlw.train.loss import add_gradients
-from dlw.weighting import FLOOR
+from hyperdlw import models
+from hyperdlw.networks.dlwnet import DLWnet3d
+from hyperdlw.solver import penalties as prox
+from hyperdlw.solver.solve import Backward, Problem, solve
+from hyperdlw.train.loss import add_gradients
+from hyperdlw.weights.sources import FLOOR
 
 SOURCES = ("nn", "tv", "tvs")
 Row = tuple[str, str, str, str, str]
@@ -317,7 +318,7 @@ def main() -> None:
     if args.pair_child:
         batch, side = map(int, args.pair_child.split(","))
         return pair_child(batch, side, args.repeats)
-    print("| what | dlw | plain | ratio (bar) | note |\n|---|---|---|---|---|")
+    print("| what | hyperdlw | plain | ratio (bar) | note |\n|---|---|---|---|---|")
     for name in (n for n in PARTS if n in args.only):
         for row in PARTS[name](args.repeats):
             print("| " + " | ".join(row) + " |", flush=True)

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-import dlw
-from dlw.denoising import DEFAULT_MODEL
-from dlw.weighting import DEFAULT
+import hyperdlw
+from hyperdlw.pipeline.run import DEFAULT_MODEL
+from hyperdlw.weights.sources import DEFAULT
 
 
 def main() -> None:
@@ -30,11 +30,11 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     rng = np.random.default_rng(0)
-    clean = dlw.scenes.synthetic(args.bands, args.size, args.size, rng=rng).data
-    noisy = dlw.noise.case(5, clean, rng).y
+    clean = hyperdlw.testbed.scenes.synthetic(args.bands, args.size, args.size, rng=rng).data
+    noisy = hyperdlw.testbed.noise.case(5, clean, rng).y
 
-    def run() -> dlw.Result:
-        return dlw.denoise(noisy, model=args.model, weights=args.weights, range=(0, 1))
+    def run() -> hyperdlw.Result:
+        return hyperdlw.denoise(noisy, model=args.model, weights=args.weights, range=(0, 1))
 
     run()
     best = min((run().report.seconds for _ in range(args.repeats)), key=lambda s: s["total"])

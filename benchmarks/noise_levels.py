@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dlw.metrics import psnr
-from dlw.noise import CASES, case
+from hyperdlw.testbed.metrics import psnr
+from hyperdlw.testbed.noise import CASES, case
 
 PAPER = {1: 14.71, 2: 16.16, 3: 16.19, 4: 13.13, 5: 12.91}
 """Noisy rows of the paper's CAVE table, in dB."""

@@ -3,7 +3,7 @@
     python benchmarks/scale.py [--sides 128 256 512 1024] [--bands 31] [--model lrtfdfr]
     python benchmarks/scale.py --memory 1G --side 1024 --bands 100 [--weights N+T+TS]
 
-The first form times ``dlw.denoise`` in this process, with and without tiles. The second denoises a
+The first form times ``hyperdlw.denoise`` in this process, with and without tiles. The second denoises a
 file in a process of its own and prints the largest memory it had, beside the plan.
 """
 
@@ -50,9 +50,10 @@ def best(work: Callable[[], object], repeats: int) -> float:
 
 
 def cost(sides: list[int], bands: int, model: str, weights: str) -> None:
-    from dlw import io, large
-    from dlw.denoising import denoise
-    from dlw.weighting import resolve
+    from hyperdlw import io
+    from hyperdlw.pipeline import in_strips as large
+    from hyperdlw.pipeline.run import denoise
+    from hyperdlw.weights.sources import resolve
 
     print(f"{model}, weights {weights}, {bands} bands\n")
     print("| side | whole, s | ns per voxel | tiles | in tiles, s | ns per voxel |")
@@ -77,7 +78,7 @@ def cost(sides: list[int], bands: int, model: str, weights: str) -> None:
 
 CHILD = r"""
 import json, resource, sys
-from dlw.cli import run
+from hyperdlw.app.cli.main import run
 code = run(sys.argv[1:])
 sys.stderr.write(f"\n{1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}")
 sys.exit(code)

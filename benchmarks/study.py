@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from dlw import store
-from dlw.bench.cases import centre
-from dlw.noise import CASES, case
-from dlw.train.loop import train, validate
-from dlw.train.patches import load_scenes
-from dlw.train.recipe import Recipe
+from hyperdlw.bench.cases import centre
+from hyperdlw.networks import files as store
+from hyperdlw.testbed.noise import CASES, case
+from hyperdlw.train.loop import train, validate
+from hyperdlw.train.patches import load_scenes
+from hyperdlw.train.recipe import Recipe
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes" / "study.toml"
 SIDE, DRAWS, FEWER = 48, 2, (7, 15)

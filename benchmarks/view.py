@@ -1,4 +1,4 @@
-"""What a user of ``dlw view`` waits for, and what the server holds, as one Markdown table.
+"""What a user of ``hyperdlw view`` waits for, and what the server holds, as one Markdown table.
 
     python benchmarks/view.py [--bands 224] [--side 512] [--repeats 20]
 
@@ -27,7 +27,7 @@ FLAGS = (
     "--disable-background-networking --disable-component-update --disable-sync "
     "--window-size=1280,720"
 )
-PROGRAM = "import sys; from dlw.cli import run; sys.exit(run(sys.argv[1:]))"
+PROGRAM = "import sys; from hyperdlw.app.cli.main import run; sys.exit(run(sys.argv[1:]))"
 
 # Milliseconds until dlwView changed, after an action.
 BAND = """

@@ -5,15 +5,15 @@ python examples/choose_strength.py
 
 import numpy as np
 
-import dlw
+import hyperdlw
 
-clean = dlw.scenes.synthetic(12, 48, 48, rng=np.random.default_rng(0))
-noisy = dlw.noise.case(1, clean.data, np.random.default_rng(1)).y
+clean = hyperdlw.testbed.scenes.synthetic(12, 48, 48, rng=np.random.default_rng(0))
+noisy = hyperdlw.testbed.noise.case(1, clean.data, np.random.default_rng(1)).y
 
 
 def quality(strength):
-    result = dlw.denoise(noisy, model="nn", strength=strength, range=(0, 1))
-    return result.report, dlw.metrics.psnr(clean.data, result.cube.data)
+    result = hyperdlw.denoise(noisy, model="nn", strength=strength, range=(0, 1))
+    return result.report, hyperdlw.testbed.metrics.psnr(clean.data, result.cube.data)
 
 
 print("strength   PSNR in dB (needs the clean cube)")

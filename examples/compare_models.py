@@ -7,24 +7,24 @@ import sys
 
 import numpy as np
 
-import dlw
-from dlw.cube import minmax_range
+import hyperdlw
+from hyperdlw.cube import minmax_range
 
 MODELS = ("nn", "tv", "tvs", "lrtv", "e3dtv", "lrtfdfr", "ctv")
 
 if len(sys.argv) == 2:
-    cube = dlw.open_cube(sys.argv[1])
+    cube = hyperdlw.open_cube(sys.argv[1])
     unit = minmax_range(cube.data, cube.valid).to_unit(cube.data)
 else:
-    unit = dlw.scenes.synthetic(12, 48, 48, rng=np.random.default_rng(0)).data
+    unit = hyperdlw.testbed.scenes.synthetic(12, 48, 48, rng=np.random.default_rng(0)).data
 
-noisy = dlw.noise.case(5, unit, np.random.default_rng(1)).y
-learned = dlw.predict_weights(noisy, range=(0, 1))  # the same for every model
-print(f"noisy: {dlw.metrics.psnr(unit, noisy):.2f} dB")
+noisy = hyperdlw.testbed.noise.case(5, unit, np.random.default_rng(1)).y
+learned = hyperdlw.predict_weights(noisy, range=(0, 1))  # the same for every model
+print(f"noisy: {hyperdlw.testbed.metrics.psnr(unit, noisy):.2f} dB")
 print("model      uniform  N+T+TS   PSNR in dB")
 for model in MODELS:
     scores = []
     for weights in ("uniform", learned):
-        result = dlw.denoise(noisy, model=model, weights=weights, range=(0, 1))
-        scores.append(dlw.metrics.psnr(unit, result.cube.data))
+        result = hyperdlw.denoise(noisy, model=model, weights=weights, range=(0, 1))
+        scores.append(hyperdlw.testbed.metrics.psnr(unit, result.cube.data))
     print(f"{model:10s} {scores[0]:7.2f} {scores[1]:7.2f}")

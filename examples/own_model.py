@@ -8,10 +8,10 @@ To have it in the command line as well, give it an entry point: see the guide "A
 import numpy as np
 import torch
 
-import dlw
-from dlw.operators import BAND, COL, ROW, gradient
-from dlw.prox import GROUP, L1
-from dlw.solver import Model, Problem, Schedule, solve, term
+import hyperdlw
+from hyperdlw.solver.operators import BAND, COL, ROW, gradient
+from hyperdlw.solver.penalties import GROUP, L1
+from hyperdlw.solver.solve import Model, Problem, Schedule, solve, term
 
 
 def smooth_both_ways(shape, strength=1.0):
@@ -25,11 +25,11 @@ def smooth_both_ways(shape, strength=1.0):
     )
 
 
-clean = dlw.scenes.synthetic(12, 48, 48, rng=np.random.default_rng(0))
-noisy = dlw.noise.case(1, clean.data, np.random.default_rng(1)).y
+clean = hyperdlw.testbed.scenes.synthetic(12, 48, 48, rng=np.random.default_rng(0))
+noisy = hyperdlw.testbed.noise.case(1, clean.data, np.random.default_rng(1)).y
 y = torch.from_numpy(noisy)
-print(f"noisy              {dlw.metrics.psnr(clean.data, noisy):.2f} dB")
+print(f"noisy              {hyperdlw.testbed.metrics.psnr(clean.data, noisy):.2f} dB")
 for weights in ("uniform", "N+T+TS"):
-    w = torch.from_numpy(dlw.predict_weights(noisy, weights, range=(0, 1)))
+    w = torch.from_numpy(hyperdlw.predict_weights(noisy, weights, range=(0, 1)))
     x = solve(Problem(smooth_both_ways(y.shape), y, w)).x
-    print(f"own model, {weights:7s} {dlw.metrics.psnr(clean.data, x.numpy()):.2f} dB")
+    print(f"own model, {weights:7s} {hyperdlw.testbed.metrics.psnr(clean.data, x.numpy()):.2f} dB")

@@ -8,18 +8,18 @@ import sys
 
 import numpy as np
 
-import dlw
-from dlw.advise import dead_lines
+import hyperdlw
+from hyperdlw.pipeline.advice.advise import dead_lines
 
 if len(sys.argv) == 2:
-    cube = dlw.open_cube(sys.argv[1])
+    cube = hyperdlw.open_cube(sys.argv[1])
 else:
-    clean = dlw.scenes.synthetic(10, 48, 48, rng=np.random.default_rng(0))
-    noisy = dlw.noise.case(3, clean.data, np.random.default_rng(1))
+    clean = hyperdlw.testbed.scenes.synthetic(10, 48, 48, rng=np.random.default_rng(0))
+    noisy = hyperdlw.testbed.noise.case(3, clean.data, np.random.default_rng(1))
     cube = clean.with_data(noisy.y)
 
-result = dlw.denoise(cube)
-dlw.save_cube(cube.with_data(result.weights), "trust.hdr", overwrite=True)
+result = hyperdlw.denoise(cube)
+hyperdlw.save_cube(cube.with_data(result.weights), "trust.hdr", overwrite=True)
 with open("report.json", "w") as file:
     json.dump(result.report.as_dict(), file, indent=1)
 

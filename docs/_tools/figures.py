@@ -2,7 +2,7 @@
 
     python docs/_tools/figures.py [--cube CLEAN_CUBE --name NAME] [--out docs/figures]
 
-Without a cube the scene is the one of ``dlw demo``; a cube of your own adds ``weights-NAME.png``.
+Without a cube the scene is the one of ``hyperdlw demo``; a cube of your own adds ``weights-NAME.png``.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from dlw import Cube, demo, denoise, metrics, noise, open_cube, predict_weights
-from dlw.cube import minmax_range
-from dlw.picture import HEAT, heat
+from hyperdlw import Cube, denoise, open_cube, predict_weights
+from hyperdlw.bench import demo
+from hyperdlw.cube import minmax_range
+from hyperdlw.pipeline.pictures import HEAT, heat
+from hyperdlw.testbed import metrics, noise
 
 NETWORKS = ("N", "T", "TS", "N+T", "N+TS", "T+TS", "N+T+TS")
 LIMITS = (0.03, 10.0)

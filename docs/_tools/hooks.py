@@ -87,11 +87,13 @@ def commands() -> str:
     import typer
     from typer.testing import CliRunner
 
-    from dlw.cli import app
+    from hyperdlw.app.cli.main import app
 
     runner, parts = CliRunner(), []
     for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
         text = runner.invoke(app, [name, "--help"], env={"COLUMNS": "90"}).output
-        text = text.replace("Usage: root ", "Usage: dlw ").replace("Usage: dlw-root", "Usage: dlw")
-        parts.append(f"## dlw {name}\n\n```text\n{text.strip()}\n```\n")
+        text = text.replace("Usage: root ", "Usage: hyperdlw ").replace(
+            "Usage: hyperdlw-root", "Usage: hyperdlw"
+        )
+        parts.append(f"## hyperdlw {name}\n\n```text\n{text.strip()}\n```\n")
     return "\n".join(parts)

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlw import scenes
-from dlw.bench import report, runner
-from dlw.bench.cases import Case, Files, Scene, centre, load_scenes
-from dlw.bench.command import bench
-from dlw.bench.experiments import pick
-from dlw.bench.figures import figures, panels
-from dlw.bench.tables import REFERENCE, SIMPLE, TABLES, Row
-from dlw.errors import BadFile, BadOption
-from dlw.io import save_cube
-from dlw.metrics import psnr
+from hyperdlw.app.cli.bench import bench
+from hyperdlw.bench import report, runner
+from hyperdlw.bench.cases import Case, Files, Scene, centre, load_scenes
+from hyperdlw.bench.experiments import pick
+from hyperdlw.bench.figures import figures, panels
+from hyperdlw.bench.tables import REFERENCE, SIMPLE, TABLES, Row
+from hyperdlw.errors import BadFile, BadOption
+from hyperdlw.io import save_cube
+from hyperdlw.testbed import scenes
+from hyperdlw.testbed.metrics import psnr
 
 TABLE = replace(
     SIMPLE, noise=(1, 5), rows=(Row("uniform"), Row("robust"), Row("oracle"), Row("oracle", "best"))

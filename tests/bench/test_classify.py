@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlw import Cube
-from dlw.bench import classify
-from dlw.bench.cases import Files
-from dlw.bench.classify import Method
-from dlw.bench.runner import reference_networks
+from hyperdlw import Cube
+from hyperdlw.bench import classify
+from hyperdlw.bench.cases import Files
+from hyperdlw.bench.classify import Method
+from hyperdlw.bench.runner import reference_networks
 
 pytest.importorskip("sklearn")
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlw import scenes
-from dlw.bench import choice, experiments, report, robust
-from dlw.bench.cases import Scene
-from dlw.bench.experiments import Asked
-from dlw.errors import BadFile, BadOption, DlwError
+from hyperdlw.bench import choice, experiments, report, robust
+from hyperdlw.bench.cases import Scene
+from hyperdlw.bench.experiments import Asked
+from hyperdlw.errors import BadFile, BadOption, DlwError
+from hyperdlw.testbed import scenes
 
 
 @pytest.fixture

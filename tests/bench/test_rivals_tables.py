@@ -11,18 +11,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from dlw import denoisers, scenes, store
-from dlw.bench import cost, dip, parameters, report, runner
-from dlw.bench.cases import Case, Files, Scene
-from dlw.bench.experiments import pick
-from dlw.bench.figures import WIDEST, panels
-from dlw.bench.tables import MAIN, NETWORKS, ORIGINAL, PNP, RIVALS, Row
-from dlw.cli import run
-from dlw.errors import BadFile, BadOption
-from dlw.io import save_cube
-from dlw.metrics import psnr
-from dlw.nets.ffdnet import FFDNet
-from dlw.nets.hsidenet import HSIDeNet
+from hyperdlw.app.cli.main import run
+from hyperdlw.bench import cost, dip, parameters, report, runner
+from hyperdlw.bench.cases import Case, Files, Scene
+from hyperdlw.bench.experiments import pick
+from hyperdlw.bench.figures import WIDEST, panels
+from hyperdlw.bench.tables import MAIN, NETWORKS, ORIGINAL, PNP, RIVALS, Row
+from hyperdlw.errors import BadFile, BadOption
+from hyperdlw.io import save_cube
+from hyperdlw.models.denoisers import catalogue as denoisers
+from hyperdlw.networks import files as store
+from hyperdlw.networks.ffdnet import FFDNet
+from hyperdlw.networks.hsidenet import HSIDeNet
+from hyperdlw.testbed import scenes
+from hyperdlw.testbed.metrics import psnr
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""``dlw bench theory``: the ranking, the report, the picture."""
+"""``hyperdlw bench theory``: the ranking, the report, the picture."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlw import cli
-from dlw.bench import theory
-from dlw.bench.cases import Scene
-from dlw.bench.tables import NETWORKS, REFERENCE
-from dlw.errors import BadFile
+from hyperdlw.app.cli import main as cli
+from hyperdlw.bench import theory
+from hyperdlw.bench.cases import Scene
+from hyperdlw.bench.tables import NETWORKS, REFERENCE
+from hyperdlw.errors import BadFile
 
 
 @pytest.fixture

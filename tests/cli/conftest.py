@@ -1,4 +1,4 @@
-"""What the command-line tests share: a tiny scene on disk, and a way to run ``dlw``."""
+"""What the command-line tests share: a tiny scene on disk, and a way to run ``hyperdlw``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlw import cli, scenes
+from hyperdlw.app.cli import main as cli
+from hyperdlw.testbed import scenes
 
 
 @dataclass(frozen=True)
@@ -20,9 +21,11 @@ class Ran:
 
 
 @pytest.fixture
-def dlw(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+def hyperdlw(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Ran]:
     """Run a command line in this process, with errors handled as the script does."""
-    monkeypatch.delenv("DLW_DEBUG", raising=False)
+    monkeypatch.delenv("HYPERDLW_DEBUG", raising=False)
 
     def run(*arguments: object) -> Ran:
         capsys.readouterr()

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from dlw import demo, io
+from hyperdlw import io
+from hyperdlw.bench import demo
 
 
 @pytest.fixture(scope="module")

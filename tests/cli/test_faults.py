@@ -14,8 +14,9 @@ import pytest
 import scipy.io
 import torch
 
-from dlw import denoising, store
-from dlw.nets.dlwnet import DLWnet2d
+from hyperdlw.networks import files as store
+from hyperdlw.networks.dlwnet import DLWnet2d
+from hyperdlw.pipeline import run as denoising
 
 
 def listing(folder: Path) -> dict[str, bytes]:
@@ -26,7 +27,7 @@ def refused(ran, code: int = 2) -> str:
     """The sentence of an error."""
     assert ran.code == code, (ran.code, ran.out, ran.err)
     assert ran.out == ""
-    assert ran.err.startswith("dlw: ")
+    assert ran.err.startswith("hyperdlw: ")
     assert ran.err.count("\n") == 1, ran.err
     assert "Traceback" not in ran.err
     return ran.err
@@ -75,11 +76,11 @@ INPUTS = {
 
 @pytest.mark.parametrize("command", ["denoise", "weights"])
 @pytest.mark.parametrize("name", INPUTS)
-def test_bad_input(dlw, tmp_path, name, command):
+def test_bad_input(hyperdlw, tmp_path, name, command):
     make, words = INPUTS[name]
     source = make(tmp_path / "in")
     before = listing(tmp_path)
-    sentence = refused(dlw(command, source, tmp_path / "out.npy", "-w", "uniform"))
+    sentence = refused(hyperdlw(command, source, tmp_path / "out.npy", "-w", "uniform"))
     assert words in sentence
     assert listing(tmp_path) == before
 
@@ -103,12 +104,12 @@ def test_bad_input(dlw, tmp_path, name, command):
         (("--save-weights", "no/such/w.npy"), "there is no folder"),
     ],
 )
-def test_bad_option(dlw, tmp_path, noisy, monkeypatch, options, words):
+def test_bad_option(hyperdlw, tmp_path, noisy, monkeypatch, options, words):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(denoising, "solve", lambda *a, **k: pytest.fail("worked before checking"))
     before = listing(tmp_path)
     weights = () if "-w" in options else ("-w", "uniform")
-    sentence = refused(dlw("denoise", noisy, tmp_path / "out.npy", *weights, *options))
+    sentence = refused(hyperdlw("denoise", noisy, tmp_path / "out.npy", *weights, *options))
     assert words in sentence
     assert listing(tmp_path) == before
 
@@ -124,18 +125,18 @@ def test_bad_option(dlw, tmp_path, noisy, monkeypatch, options, words):
         ("folder", "is a folder"),
     ],
 )
-def test_bad_output(dlw, tmp_path, noisy, monkeypatch, target, words):
+def test_bad_output(hyperdlw, tmp_path, noisy, monkeypatch, target, words):
     (tmp_path / "folder").mkdir()
     monkeypatch.setattr(denoising, "solve", lambda *a, **k: pytest.fail("worked before checking"))
     before = listing(tmp_path)
-    assert words in refused(dlw("denoise", noisy, tmp_path / target, "-w", "uniform"))
+    assert words in refused(hyperdlw("denoise", noisy, tmp_path / target, "-w", "uniform"))
     assert listing(tmp_path) == before
 
 
-def test_two_outputs_with_one_name(dlw, tmp_path, noisy):
+def test_two_outputs_with_one_name(hyperdlw, tmp_path, noisy):
     out = tmp_path / "o.npy"
     assert "same name" in refused(
-        dlw("denoise", noisy, out, "-w", "uniform", "--save-weights", out)
+        hyperdlw("denoise", noisy, out, "-w", "uniform", "--save-weights", out)
     )
     assert not out.exists()
 
@@ -153,21 +154,21 @@ def test_two_outputs_with_one_name(dlw, tmp_path, noisy):
         ("enhance",),
     ],
 )
-def test_usage_exits_with_one(dlw, arguments):
-    assert "--help" in refused(dlw(*arguments), code=1)
+def test_usage_exits_with_one(hyperdlw, arguments):
+    assert "--help" in refused(hyperdlw(*arguments), code=1)
 
 
-def test_no_arguments_is_help(dlw):
-    ran = dlw()
+def test_no_arguments_is_help(hyperdlw):
+    ran = hyperdlw()
     assert ran.code == 1
     assert "Usage" in ran.err + ran.out
 
 
-def test_nan_and_inf_are_masked_counted_and_kept(dlw, tmp_path, noisy):
+def test_nan_and_inf_are_masked_counted_and_kept(hyperdlw, tmp_path, noisy):
     data = np.load(noisy)
     data[2, 3, 1], data[4, 5, 2], data[0, 0, 0] = np.nan, np.inf, -np.inf
     np.save(noisy, data)
-    ran = dlw("denoise", noisy, tmp_path / "r.npy", "-w", "precision", "--json")
+    ran = hyperdlw("denoise", noisy, tmp_path / "r.npy", "-w", "precision", "--json")
     assert json.loads(ran.out)["invalid_voxels"] == 3
     restored = np.load(tmp_path / "r.npy")
     gaps = ~np.isfinite(data)
@@ -175,11 +176,11 @@ def test_nan_and_inf_are_masked_counted_and_kept(dlw, tmp_path, noisy):
     assert np.isfinite(restored[~gaps]).all()
 
 
-def test_constant_band_is_named_and_untouched(dlw, tmp_path, noisy):
+def test_constant_band_is_named_and_untouched(hyperdlw, tmp_path, noisy):
     data = np.load(noisy)
     data[:, :, 4] = 0.25
     np.save(noisy, data)
-    ran = dlw("denoise", noisy, tmp_path / "r.npy", "-w", "precision")
+    ran = hyperdlw("denoise", noisy, tmp_path / "r.npy", "-w", "precision")
     assert "5 of 6 used" in ran.out
     assert "4 constant" in ran.out
     np.testing.assert_array_equal(np.load(tmp_path / "r.npy")[:, :, 4], data[:, :, 4])
@@ -188,17 +189,17 @@ def test_constant_band_is_named_and_untouched(dlw, tmp_path, noisy):
 @pytest.mark.parametrize("model", ["nn", "tv", "tvs"])
 @pytest.mark.parametrize("weights", ["uniform", "precision", "robust", "mixture"])
 @pytest.mark.parametrize("shape", [(12, 14, 1), (1, 40, 5), (40, 1, 2), (1, 2, 1)])
-def test_thin_cubes(dlw, tmp_path, shape, weights, model):
+def test_thin_cubes(hyperdlw, tmp_path, shape, weights, model):
     data = np.random.default_rng(0).random(shape).astype(np.float32)
     np.save(tmp_path / "a.npy", data)
-    ran = dlw("denoise", tmp_path / "a.npy", tmp_path / "r.npy", "-m", model, "-w", weights)
+    ran = hyperdlw("denoise", tmp_path / "a.npy", tmp_path / "r.npy", "-m", model, "-w", weights)
     assert ran.code == 0, ran.err
     restored = np.load(tmp_path / "r.npy")
     assert restored.shape == shape
     assert np.isfinite(restored).all()
 
 
-def test_integers_are_clipped_and_counted(dlw, tmp_path):
+def test_integers_are_clipped_and_counted(hyperdlw, tmp_path):
     """A few white pixels among many of one hue: rank one gives them that hue, beyond 255."""
     data = np.empty((16, 18, 6), np.uint8)
     data[:] = (200, 60, 60, 60, 60, 60)
@@ -208,20 +209,20 @@ def test_integers_are_clipped_and_counted(dlw, tmp_path):
     )
     np.save(tmp_path / "a.npy", data)
     options = ("-m", "nn", "-w", "uniform", "--strength", "5", "--range", "0,255")
-    told = dlw("denoise", tmp_path / "a.npy", tmp_path / "r.npy", *options, "--json")
+    told = hyperdlw("denoise", tmp_path / "a.npy", tmp_path / "r.npy", *options, "--json")
     restored = np.load(tmp_path / "r.npy")
     assert restored.dtype == np.uint8
     assert json.loads(told.out)["clipped_voxels"] == 4
     assert (restored[::4, 3, 0] == 255).all()  # clipped, not wrapped around
-    line = dlw("denoise", tmp_path / "a.npy", tmp_path / "s.npy", *options).out
+    line = hyperdlw("denoise", tmp_path / "a.npy", tmp_path / "s.npy", *options).out
     assert "clipped voxels 4" in line
 
 
-def test_colour_network_on_31_bands(dlw, tmp_path):
+def test_colour_network_on_31_bands(hyperdlw, tmp_path):
     np.save(tmp_path / "a.npy", np.random.default_rng(0).random((8, 9, 31)))
     store.save(tmp_path / "colour.safetensors", DLWnet2d(), {"name": "colour"})
     before = listing(tmp_path)
-    ran = dlw(
+    ran = hyperdlw(
         "denoise", tmp_path / "a.npy", tmp_path / "r.npy", "-w", tmp_path / "colour.safetensors"
     )
     assert "takes 3 bands and the image has 31" in refused(ran)
@@ -238,29 +239,29 @@ class Trap:
 
 @pytest.mark.parametrize("name", ["net.safetensors", "net.pth", "net.pkl", "net.npy", "net"])
 @pytest.mark.parametrize("writer", ["pickle", "torch"])
-def test_a_pickle_is_never_opened(dlw, tmp_path, noisy, name, writer):
+def test_a_pickle_is_never_opened(hyperdlw, tmp_path, noisy, name, writer):
     marker, trap = tmp_path / "marker", tmp_path / name
     if writer == "pickle":
         trap.write_bytes(pickle.dumps(Trap(marker)))
     else:
         torch.save(Trap(marker), trap)
-    refused(dlw("denoise", noisy, tmp_path / "r.npy", "-w", trap))
+    refused(hyperdlw("denoise", noisy, tmp_path / "r.npy", "-w", trap))
     target = tmp_path / "new.safetensors"
-    refused(dlw("import-weights", trap, target))
-    refused(dlw("denoise", trap, tmp_path / "r.npy", "-w", "uniform"))
+    refused(hyperdlw("import-weights", trap, target))
+    refused(hyperdlw("denoise", trap, tmp_path / "r.npy", "-w", "uniform"))
     assert not marker.exists()
     assert not target.exists()
     assert not (tmp_path / "r.npy").exists()
 
 
-def test_debug_shows_where(dlw, noisy, tmp_path, monkeypatch):
+def test_debug_shows_where(hyperdlw, noisy, tmp_path, monkeypatch):
     for arguments in (("--debug", "info", "absent.npy"), ("info", "absent.npy", "--debug")):
-        ran = dlw(*arguments)
+        ran = hyperdlw(*arguments)
         assert ran.code == 2
         assert "Traceback" in ran.err
-        assert ran.err.splitlines()[-1].startswith("dlw: there is no file")
-    monkeypatch.setenv("DLW_DEBUG", "1")
-    from dlw import cli
+        assert ran.err.splitlines()[-1].startswith("hyperdlw: there is no file")
+    monkeypatch.setenv("HYPERDLW_DEBUG", "1")
+    from hyperdlw.app.cli import main as cli
 
     assert cli.run(["info", "absent.npy"]) == 2
 
@@ -274,13 +275,13 @@ def test_debug_shows_where(dlw, noisy, tmp_path, monkeypatch):
         (KeyboardInterrupt(), 130, ""),
     ],
 )
-def test_unexpected(dlw, noisy, tmp_path, monkeypatch, error, code, words):
+def test_unexpected(hyperdlw, noisy, tmp_path, monkeypatch, error, code, words):
     def fail(*arguments, **options):
         raise error
 
     monkeypatch.setattr(denoising, "solve", fail)
     before = listing(tmp_path)
-    ran = dlw("denoise", noisy, tmp_path / "r.npy", "-w", "uniform")
+    ran = hyperdlw("denoise", noisy, tmp_path / "r.npy", "-w", "uniform")
     assert ran.code == code
     assert words in ran.err
     assert "Traceback" not in ran.err
@@ -290,11 +291,11 @@ def test_unexpected(dlw, noisy, tmp_path, monkeypatch, error, code, words):
 def test_the_script_exits_with_the_code(tmp_path):
     """Once through the interpreter: what the shell sees."""
     ran = subprocess.run(
-        [sys.executable, "-m", "dlw.cli", "info", str(tmp_path / "absent.npy")],
+        [sys.executable, "-m", "hyperdlw.app.cli.main", "info", str(tmp_path / "absent.npy")],
         capture_output=True,
         text=True,
         check=False,
     )
     assert ran.returncode == 2
     assert ran.stdout == ""
-    assert ran.stderr.startswith("dlw: there is no file")
+    assert ran.stderr.startswith("hyperdlw: there is no file")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import rasterio
 
-from dlw.cube import Cube, Encoding
-from dlw.io import open_cube, save_cube
+from hyperdlw.cube import Cube, Encoding
+from hyperdlw.io import open_cube, save_cube
 
 
 @pytest.fixture
@@ -34,23 +34,23 @@ def scene(tmp_path, clean):
     return tmp_path / "scene.hdr"
 
 
-def test_info_says_what_nodata_is_and_who_said_so(dlw, scene):
-    told = dlw("info", scene)
+def test_info_says_what_nodata_is_and_who_said_so(hyperdlw, scene):
+    told = hyperdlw("info", scene)
     assert "-9999 ('data ignore value' in the header), NaN and Inf" in told.out
     assert "UTM zone 32N" in told.out
-    assert "-1 (given by you)" in dlw("info", scene, "--nodata", "-1").out
-    facts = json.loads(dlw("info", scene, "--json").out)
+    assert "-1 (given by you)" in hyperdlw("info", scene, "--nodata", "-1").out
+    facts = json.loads(hyperdlw("info", scene, "--json").out)
     assert facts["nodata"] == -9999
     assert facts["lazy"]
-    assert dlw("convert", scene, scene.parent / "a.npy").code == 0
-    assert "NaN and Inf only (no value given)" in dlw("info", scene.parent / "a.npy").out
+    assert hyperdlw("convert", scene, scene.parent / "a.npy").code == 0
+    assert "NaN and Inf only (no value given)" in hyperdlw("info", scene.parent / "a.npy").out
 
 
 @pytest.mark.parametrize(
     "target", ["clean.hdr", "clean.img", "clean.tif", "clean.h5", "clean.zarr", "clean"]
 )
-def test_denoise_keeps_what_the_header_says(dlw, scene, tmp_path, target):
-    ran = dlw("denoise", scene, tmp_path / target, "-w", "uniform", "-m", "tv")
+def test_denoise_keeps_what_the_header_says(hyperdlw, scene, tmp_path, target):
+    ran = hyperdlw("denoise", scene, tmp_path / target, "-w", "uniform", "-m", "tv")
     assert ran.code == 0, ran.err
     before, after = open_cube(scene), open_cube(tmp_path / target)
     np.testing.assert_array_equal(after.wavelengths, before.wavelengths)
@@ -60,30 +60,32 @@ def test_denoise_keeps_what_the_header_says(dlw, scene, tmp_path, target):
     assert after.metadata["transform"] == before.metadata["transform"]
     assert rasterio.CRS.from_wkt(after.metadata["crs"]).to_epsg() == 32632
     assert (after.data != before.data)[before.valid].any()
-    again = dlw("denoise", scene, tmp_path / target, "-w", "uniform", "-m", "tv")
+    again = hyperdlw("denoise", scene, tmp_path / target, "-w", "uniform", "-m", "tv")
     assert again.code == 2
     assert "exists" in again.err
     assert (
-        dlw("denoise", scene, tmp_path / target, "-w", "uniform", "-m", "tv", "--overwrite").code
+        hyperdlw(
+            "denoise", scene, tmp_path / target, "-w", "uniform", "-m", "tv", "--overwrite"
+        ).code
         == 0
     )
 
 
-def test_convert_prints_what_is_lost_one_line_each(dlw, scene, tmp_path):
-    ran = dlw("convert", scene, tmp_path / "a.npy")
+def test_convert_prints_what_is_lost_one_line_each(hyperdlw, scene, tmp_path):
+    ran = hyperdlw("convert", scene, tmp_path / "a.npy")
     lost = [line for line in ran.out.splitlines() if line.startswith("not kept: ")]
     assert len(lost) == 5
     assert "not kept: wavelengths (400.5 to 900.5 nm)" in lost
-    told = json.loads(dlw("convert", scene, tmp_path / "b.tif", "--json").out)
+    told = json.loads(hyperdlw("convert", scene, tmp_path / "b.tif", "--json").out)
     assert told["not_kept"] == []
-    assert dlw("convert", scene, tmp_path / "c.npy", "--quiet").out == ""
+    assert hyperdlw("convert", scene, tmp_path / "c.npy", "--quiet").out == ""
 
 
 @pytest.mark.parametrize("command", ["convert", "denoise"])
-def test_refusals_leave_nothing(dlw, scene, tmp_path, command):
+def test_refusals_leave_nothing(hyperdlw, scene, tmp_path, command):
     os.truncate(scene.with_suffix(".img"), 1000)
     before = sorted(os.listdir(tmp_path))
-    ran = dlw(command, scene, tmp_path / "out.tif")
+    ran = hyperdlw(command, scene, tmp_path / "out.tif")
     assert ran.code == 2
     assert (
         "scene.img has 1.0 kB, the header needs 5.8 kB (20 x 24 x 6 x int16 + offset 0)" in ran.err
@@ -92,21 +94,21 @@ def test_refusals_leave_nothing(dlw, scene, tmp_path, command):
     assert sorted(os.listdir(tmp_path)) == before
 
 
-def test_missing_package_is_one_sentence(dlw, scene, tmp_path, monkeypatch):
+def test_missing_package_is_one_sentence(hyperdlw, scene, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "zarr", None)
-    ran = dlw("convert", scene, tmp_path / "a.zarr")
+    ran = hyperdlw("convert", scene, tmp_path / "a.zarr")
     assert ran.code == 2
-    assert "pip install 'dlw[scale]'" in ran.err
+    assert "pip install 'hyperdlw[scale]'" in ran.err
     assert not (tmp_path / "a.zarr").exists()
 
 
-def test_a_cube_beyond_memory_is_a_matter_of_resources(dlw, tmp_path):
+def test_a_cube_beyond_memory_is_a_matter_of_resources(hyperdlw, tmp_path):
     (tmp_path / "a.hdr").write_text(
         "ENVI\nsamples = 50000\nlines = 50000\nbands = 250\ndata type = 1\nbyte order = 0\n"
     )
     with open(tmp_path / "a.img", "wb") as file:
         file.truncate(50000 * 50000 * 250)
-    ran = dlw("denoise", tmp_path / "a.hdr", tmp_path / "b.hdr")
+    ran = hyperdlw("denoise", tmp_path / "a.hdr", tmp_path / "b.hdr")
     assert ran.code == 4
     assert "250 bands x 50000 x 50000 needs at least" in ran.err
-    assert dlw("info", tmp_path / "a.hdr").code == 0
+    assert hyperdlw("info", tmp_path / "a.hdr").code == 0

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlw import tiles
-from dlw.scratch import folder_of, workplace
+from hyperdlw.pipeline import plan as tiles
+from hyperdlw.pipeline.journal import folder_of, workplace
 
 
 @pytest.fixture
@@ -48,10 +48,10 @@ def line(tmp_path: Path, clean: np.ndarray) -> Path:
 
 
 @pytest.mark.parametrize("target", ["clean.hdr", "clean.tif"])
-def test_gdal_sees_the_output_as_the_input(dlw, tmp_path, line, small, target):
+def test_gdal_sees_the_output_as_the_input(hyperdlw, tmp_path, line, small, target):
     if shutil.which("gdalinfo") is None:
         pytest.skip("gdalinfo is not installed (Debian: gdal-bin)")
-    ran = dlw("denoise", line, tmp_path / target, *small)
+    ran = hyperdlw("denoise", line, tmp_path / target, *small)
     assert ran.code == 0, ran.err
     assert "plan: " in ran.err
 
@@ -81,75 +81,75 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_lying_headers(dlw, tmp_path, line, small, name):
+def test_lying_headers(hyperdlw, tmp_path, line, small, name):
     old, new, code, words = FAULTS[name]
     line.write_text(line.read_text().replace(old, new))
     before = sorted(tmp_path.iterdir())
-    ran = dlw("denoise", line, tmp_path / "clean.hdr", *small)
+    ran = hyperdlw("denoise", line, tmp_path / "clean.hdr", *small)
     assert (ran.code, ran.err.count("\n")) == (code, 1), ran.err
     assert words in ran.err
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_missing_byte_order_is_a_note_or_a_sentence(dlw, tmp_path, line, small):
+def test_missing_byte_order_is_a_note_or_a_sentence(hyperdlw, tmp_path, line, small):
     line.write_text(line.read_text().replace("byte order = 0\n", ""))
-    ran = dlw("denoise", line, tmp_path / "clean.hdr", *small)
+    ran = hyperdlw("denoise", line, tmp_path / "clean.hdr", *small)
     assert ran.code in (0, 2)
     assert "byte order" in ran.err
 
 
-def test_output_is_input(dlw, tmp_path, line, small):
+def test_output_is_input(hyperdlw, tmp_path, line, small):
     """Refused; with --overwrite the whole result takes the place of the input at once."""
     before = (tmp_path / "line.img").read_bytes()
-    ran = dlw("denoise", line, line, *small)
+    ran = hyperdlw("denoise", line, line, *small)
     assert ran.code == 2, ran.err
     assert (tmp_path / "line.img").read_bytes() == before
-    assert dlw("denoise", line, tmp_path / "clean.hdr", *small).code == 0
-    assert dlw("denoise", line, line, *small, "--overwrite").code == 0
+    assert hyperdlw("denoise", line, tmp_path / "clean.hdr", *small).code == 0
+    assert hyperdlw("denoise", line, line, *small, "--overwrite").code == 0
     assert (tmp_path / "line.img").read_bytes() == (tmp_path / "clean.img").read_bytes() != before
 
 
-def test_two_processes_on_one_output(dlw, tmp_path, noisy, small):
+def test_two_processes_on_one_output(hyperdlw, tmp_path, noisy, small):
     target = tmp_path / "clean.npy"
     with workplace(folder_of(target), "other", 0):
-        ran = dlw("denoise", noisy, target, *small)
+        ran = hyperdlw("denoise", noisy, target, *small)
         assert ran.code == 2
         assert "another process is working on this output" in ran.err
     assert not target.exists()
 
 
-def test_too_little_memory_and_disk(dlw, tmp_path, noisy, small, monkeypatch):
-    ran = dlw("denoise", noisy, tmp_path / "a.npy", *small[:-1], "1K")
+def test_too_little_memory_and_disk(hyperdlw, tmp_path, noisy, small, monkeypatch):
+    ran = hyperdlw("denoise", noisy, tmp_path / "a.npy", *small[:-1], "1K")
     assert ran.code == 4
     assert "raise --memory" in ran.err
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda p: usage(10**6, 10**6, 10))
-    ran = dlw("denoise", noisy, tmp_path / "a.npy", *small)
+    ran = hyperdlw("denoise", noisy, tmp_path / "a.npy", *small)
     assert (ran.code, ran.err.count("\n") > 0) == (4, True), ran.err
     assert not (tmp_path / "a.npy").exists()
 
 
-def test_a_full_disk_leaves_the_old_file(dlw, tmp_path, noisy, small, monkeypatch):
+def test_a_full_disk_leaves_the_old_file(hyperdlw, tmp_path, noisy, small, monkeypatch):
     target = tmp_path / "a.npy"
     target.write_bytes(b"old")
 
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dlw.scratch.reserve", full)
-    ran = dlw("denoise", noisy, target, *small, "--overwrite")
+    monkeypatch.setattr("hyperdlw.pipeline.journal.reserve", full)
+    ran = hyperdlw("denoise", noisy, target, *small, "--overwrite")
     assert ran.code == 4, ran.err
     assert "Traceback" not in ran.err
     assert target.read_bytes() == b"old"
 
 
-def test_ctrl_c_leaves_no_debris(dlw, tmp_path, noisy, small, monkeypatch):
-    from dlw import large
+def test_ctrl_c_leaves_no_debris(hyperdlw, tmp_path, noisy, small, monkeypatch):
+    from hyperdlw.pipeline import in_strips as large
 
     def stop(*args: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(large, "write", stop)
-    ran = dlw("denoise", noisy, tmp_path / "a.npy", *small)
+    ran = hyperdlw("denoise", noisy, tmp_path / "a.npy", *small)
     assert ran.code == 130, ran.err
     assert [p.name for p in tmp_path.iterdir()] == ["noisy.npy"]

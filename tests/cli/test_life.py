@@ -13,19 +13,22 @@ import numpy as np
 import pytest
 import torch
 
-from dlw import __version__, store
-from dlw.nets.dlwnet import DLWnet3d
-from dlw.solver import Schedule
+from hyperdlw import __version__
+from hyperdlw.networks import files as store
+from hyperdlw.networks.dlwnet import DLWnet3d
+from hyperdlw.solver.solve import Schedule
 
 
 def files(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir())
 
 
-def test_the_whole_life(dlw, tmp_path, clean):
+def test_the_whole_life(hyperdlw, tmp_path, clean):
     scene, noisy, unit, truth = (tmp_path / n for n in ("s.npy", "n.npz", "c.npz", "t.npz"))
     np.save(scene, (clean * 4000 + 100).astype(np.uint16))
-    made = dlw("noise", scene, noisy, "--case", 1, "--seed", 5, "--clean", unit, "--truth", truth)
+    made = hyperdlw(
+        "noise", scene, noisy, "--case", 1, "--seed", 5, "--clean", unit, "--truth", truth
+    )
     assert made.code == 0, made.err
     assert "min-max to [0, 1]" in made.out
     assert made.out.count("\n") == 1
@@ -34,7 +37,7 @@ def test_the_whole_life(dlw, tmp_path, clean):
         assert int(held["seed"]) == 5
 
     restored = tmp_path / "r.npz"
-    done = dlw("denoise", noisy, restored, "-m", "tvs", "-w", "robust", "--range", "0 1")
+    done = hyperdlw("denoise", noisy, restored, "-m", "tvs", "-w", "robust", "--range", "0 1")
     assert done.code == 0, done.err
     for word in ("model tvs", "weights robust", "6 of 6", "invalid voxels 0", "clipped voxels 0"):
         assert word in done.out
@@ -42,29 +45,33 @@ def test_the_whole_life(dlw, tmp_path, clean):
     assert str(restored) in done.out
     assert done.out.count("\n") == 1
 
-    before = json.loads(dlw("score", unit, noisy, "--json").out)
-    after = json.loads(dlw("score", unit, restored, "--json").out)
+    before = json.loads(hyperdlw("score", unit, noisy, "--json").out)
+    after = json.loads(hyperdlw("score", unit, restored, "--json").out)
     assert set(after) >= {"psnr", "ssim", "ssim_paper", "sam", "ergas"}
     assert after["psnr"] > before["psnr"] + 1
-    shown = dlw("score", unit, restored)
+    shown = hyperdlw("score", unit, restored)
     assert f"{after['psnr']:.4f} dB" in shown.out
 
 
-def test_same_seed_same_bytes(dlw, tmp_path, clean):
+def test_same_seed_same_bytes(hyperdlw, tmp_path, clean):
     np.save(tmp_path / "s.npy", clean)
     for name in ("a", "b"):
-        assert dlw("noise", tmp_path / "s.npy", tmp_path / f"n{name}.npz", "--seed", 2).code == 0
-        ran = dlw("denoise", tmp_path / f"n{name}.npz", tmp_path / f"r{name}.npz", "-w", "mixture")
+        assert (
+            hyperdlw("noise", tmp_path / "s.npy", tmp_path / f"n{name}.npz", "--seed", 2).code == 0
+        )
+        ran = hyperdlw(
+            "denoise", tmp_path / f"n{name}.npz", tmp_path / f"r{name}.npz", "-w", "mixture"
+        )
         assert ran.code == 0
     for kind in ("n", "r"):
         first, second = ((tmp_path / f"{kind}{x}.npz").read_bytes() for x in "ab")
         assert first == second
-    assert dlw("noise", tmp_path / "s.npy", tmp_path / "nc.npz", "--seed", 3).code == 0
+    assert hyperdlw("noise", tmp_path / "s.npy", tmp_path / "nc.npz", "--seed", 3).code == 0
     assert (tmp_path / "nc.npz").read_bytes() != (tmp_path / "na.npz").read_bytes()
 
 
-def test_json_is_the_report_and_nothing_else(dlw, tmp_path, noisy):
-    ran = dlw(
+def test_json_is_the_report_and_nothing_else(hyperdlw, tmp_path, noisy):
+    ran = hyperdlw(
         "denoise", noisy, tmp_path / "r.npy", "-m", "tv", "-w", "uniform", "--json", "--seed", 9
     )
     report = json.loads(ran.out, parse_constant=lambda word: pytest.fail(f"not JSON: {word}"))
@@ -74,57 +81,59 @@ def test_json_is_the_report_and_nothing_else(dlw, tmp_path, noisy):
     assert report["clipped_voxels"] == 0
 
 
-def test_quiet_prints_nothing(dlw, tmp_path, noisy):
-    ran = dlw("denoise", noisy, tmp_path / "r.npy", "-w", "uniform", "-q")
+def test_quiet_prints_nothing(hyperdlw, tmp_path, noisy):
+    ran = hyperdlw("denoise", noisy, tmp_path / "r.npy", "-w", "uniform", "-q")
     assert (ran.code, ran.out, ran.err) == (0, "", "")
 
 
 @pytest.mark.parametrize("source", ["precision", "robust"])
-def test_weights_are_a_product(dlw, tmp_path, noisy, source):
-    assert dlw("weights", noisy, tmp_path / "w.npy", "-w", source).code == 0
+def test_weights_are_a_product(hyperdlw, tmp_path, noisy, source):
+    assert hyperdlw("weights", noisy, tmp_path / "w.npy", "-w", source).code == 0
     w = np.load(tmp_path / "w.npy")
     assert (w.dtype, w.shape) == (np.float32, (20, 24, 6))
     assert w.mean() == pytest.approx(1, abs=1e-3)
     out = tmp_path / "r.npy", "-w", source, "--save-weights", tmp_path / "v.npy"
-    assert dlw("denoise", noisy, *out).code == 0
+    assert hyperdlw("denoise", noisy, *out).code == 0
     np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), w)
 
 
-def test_weights_of_integers_are_not_rounded(dlw, tmp_path):
+def test_weights_of_integers_are_not_rounded(hyperdlw, tmp_path):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "i.npz", x=rng.integers(0, 99, (8, 9, 4)).astype(np.uint8), scale=0.5)
-    assert dlw("weights", tmp_path / "i.npz", tmp_path / "w.npz", "-w", "precision").code == 0
+    assert hyperdlw("weights", tmp_path / "i.npz", tmp_path / "w.npz", "-w", "precision").code == 0
     with np.load(tmp_path / "w.npz") as held:
         assert held["weights"].dtype == np.float32
         assert "scale" not in held
 
 
-def test_a_mask_multiplies(dlw, tmp_path, noisy):
+def test_a_mask_multiplies(hyperdlw, tmp_path, noisy):
     mask = np.ones((20, 24, 6), np.float32)
     mask[:4] = 0
     np.save(tmp_path / "mask.npy", mask)
     spec = f"precision*{tmp_path / 'mask.npy'}"
-    assert dlw("weights", noisy, tmp_path / "w.npy", "-w", spec).code == 0
+    assert hyperdlw("weights", noisy, tmp_path / "w.npy", "-w", spec).code == 0
     w = np.load(tmp_path / "w.npy")
     assert w[:4].max() < 0.01
     assert w[4:].mean() > 1
 
 
-def test_a_network_file(dlw, tmp_path, noisy):
+def test_a_network_file(hyperdlw, tmp_path, noisy):
     torch.manual_seed(0)
     store.save(tmp_path / "net.safetensors", DLWnet3d(4, 1), {"name": "mine"})
-    ran = dlw("denoise", noisy, tmp_path / "r.npy", "-w", tmp_path / "net.safetensors", "--json")
+    ran = hyperdlw(
+        "denoise", noisy, tmp_path / "r.npy", "-w", tmp_path / "net.safetensors", "--json"
+    )
     report = json.loads(ran.out)
     assert report["weights"] == "mine"
     assert len(report["networks"]["mine"]) == 64
 
 
-def test_overwrite_in_place(dlw, noisy):
+def test_overwrite_in_place(hyperdlw, noisy):
     before = noisy.read_bytes()
-    refused = dlw("denoise", noisy, noisy, "-w", "uniform")
+    refused = hyperdlw("denoise", noisy, noisy, "-w", "uniform")
     assert refused.code == 2
     assert noisy.read_bytes() == before
-    assert dlw("denoise", noisy, noisy, "-w", "uniform", "--overwrite").code == 0
+    assert hyperdlw("denoise", noisy, noisy, "-w", "uniform", "--overwrite").code == 0
     assert noisy.read_bytes() != before
     assert files(noisy.parent) == ["noisy.npy"]
 
@@ -137,64 +146,64 @@ def never_converges(monkeypatch):
 
 
 @pytest.mark.usefixtures("never_converges")
-def test_not_converged_is_a_warning(dlw, tmp_path, noisy):
+def test_not_converged_is_a_warning(hyperdlw, tmp_path, noisy):
     options = ("-w", "uniform", "--schedule", "converged")
-    ran = dlw("denoise", noisy, tmp_path / "r.npy", *options)
+    ran = hyperdlw("denoise", noisy, tmp_path / "r.npy", *options)
     assert ran.code == 0
-    assert ran.err.startswith("dlw: warning: the solver did not converge in 3 steps")
-    strict = dlw("denoise", noisy, tmp_path / "s.npy", *options, "--strict")
+    assert ran.err.startswith("hyperdlw: warning: the solver did not converge in 3 steps")
+    strict = hyperdlw("denoise", noisy, tmp_path / "s.npy", *options, "--strict")
     assert strict.code == 3
     assert strict.err.count("\n") == 1
     assert not (tmp_path / "s.npy").exists()
 
 
-def test_info_models_nets_version(dlw, tmp_path):
+def test_info_models_nets_version(hyperdlw, tmp_path):
     np.save(tmp_path / "a.npy", np.zeros((20, 24, 6), np.uint16))
-    told = dlw("info", tmp_path / "a.npy")
+    told = hyperdlw("info", tmp_path / "a.npy")
     assert "6 x 20 x 24" in told.out
-    facts = json.loads(dlw("info", tmp_path / "a.npy", "--json").out)
+    facts = json.loads(hyperdlw("info", tmp_path / "a.npy", "--json").out)
     assert facts["dtype"] == "uint16"
-    listed = dlw("models").out
+    listed = hyperdlw("models").out
     assert all(name in listed for name in ("nn", "tv", "tvs"))
-    assert "precision" in dlw("nets").out
-    assert set(json.loads(dlw("nets", "--json").out)) == {"networks", "formulas", "default"}
-    assert dlw("--version").out == f"dlw {__version__}\n"
+    assert "precision" in hyperdlw("nets").out
+    assert set(json.loads(hyperdlw("nets", "--json").out)) == {"networks", "formulas", "default"}
+    assert hyperdlw("--version").out == f"hyperdlw {__version__}\n"
 
 
-def test_score_needs_units(dlw, tmp_path, clean):
+def test_score_needs_units(hyperdlw, tmp_path, clean):
     np.save(tmp_path / "a.npy", clean * 4000)
     np.save(tmp_path / "b.npy", clean * 4000 + 40)
-    refused = dlw("score", tmp_path / "a.npy", tmp_path / "b.npy")
+    refused = hyperdlw("score", tmp_path / "a.npy", tmp_path / "b.npy")
     assert refused.code == 2
     assert "--scale" in refused.err
     found = json.loads(
-        dlw("score", tmp_path / "a.npy", tmp_path / "b.npy", "--scale", "--json").out
+        hyperdlw("score", tmp_path / "a.npy", tmp_path / "b.npy", "--scale", "--json").out
     )
     assert found["psnr"] == pytest.approx(40, abs=0.2)
     np.save(tmp_path / "c.npy", clean)
-    mixed = dlw("score", tmp_path / "c.npy", tmp_path / "a.npy")
+    mixed = hyperdlw("score", tmp_path / "c.npy", tmp_path / "a.npy")
     assert mixed.code == 2
     assert "units" in mixed.err
 
 
-def test_score_of_equal_cubes_is_json(dlw, tmp_path, clean):
+def test_score_of_equal_cubes_is_json(hyperdlw, tmp_path, clean):
     np.save(tmp_path / "a.npy", clean)
-    found = json.loads(dlw("score", tmp_path / "a.npy", tmp_path / "a.npy", "--json").out)
+    found = json.loads(hyperdlw("score", tmp_path / "a.npy", tmp_path / "a.npy", "--json").out)
     assert found["psnr"] is None  # infinite, which JSON cannot say
     assert found["ssim"] == pytest.approx(1)
 
 
-def test_noise_keeps_gaps(dlw, tmp_path, clean):
+def test_noise_keeps_gaps(hyperdlw, tmp_path, clean):
     scene = (clean * 100).astype(np.int16) + 1
     scene[0, 0, :] = 0
     np.save(tmp_path / "s.npy", scene)
-    assert dlw("noise", tmp_path / "s.npy", tmp_path / "n.npy", "--nodata", 0).code == 0
+    assert hyperdlw("noise", tmp_path / "s.npy", tmp_path / "n.npy", "--nodata", 0).code == 0
     noisy = np.load(tmp_path / "n.npy")
     assert np.isnan(noisy[0, 0]).all()
     assert np.isnan(noisy).sum() == 6
 
 
-def test_import_weights(dlw, tmp_path):
+def test_import_weights(hyperdlw, tmp_path):
     """A checkpoint laid out as the released ones gives the logits of its convolutions."""
     torch.manual_seed(1)
     layers = ("conv1", "conv2", "mid_layer.0", "mid_layer.2", "mid_layer.4", "mid_layer.6")
@@ -205,7 +214,7 @@ def test_import_weights(dlw, tmp_path):
         state[f"{layer}.bias"] = torch.randn(64) / 10
     torch.save({"model_state_dict": state}, tmp_path / "old.pth")
     target = tmp_path / "new.safetensors"
-    ran = dlw("import-weights", tmp_path / "old.pth", target, "--name", "theirs")
+    ran = hyperdlw("import-weights", tmp_path / "old.pth", target, "--name", "theirs")
     assert ran.code == 0, ran.err
     stored = store.load(target)
     assert stored.card["name"] == "theirs"
@@ -221,7 +230,14 @@ def test_import_weights(dlw, tmp_path):
 def test_a_terminal_gets_a_bar_and_rows(tmp_path, noisy):
     """In a pseudo terminal: a summary of several rows, and no trace left of the bar's last state."""
     main, end = pty.openpty()
-    command = [sys.executable, "-m", "dlw.cli", "denoise", str(noisy), str(tmp_path / "r.npy")]
+    command = [
+        sys.executable,
+        "-m",
+        "hyperdlw.app.cli.main",
+        "denoise",
+        str(noisy),
+        str(tmp_path / "r.npy"),
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen(
         [*command, "-w", "uniform"], stdout=end, stderr=end, env=environment, close_fds=True

@@ -8,11 +8,13 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from dlw import models, scenes, store
-from dlw.io import save_cube
-from dlw.operators import COL, ROW, gradient
-from dlw.prox import GROUP
-from dlw.solver import Model, Schedule, term
+from hyperdlw import models
+from hyperdlw.io import save_cube
+from hyperdlw.networks import files as store
+from hyperdlw.solver.operators import COL, ROW, gradient
+from hyperdlw.solver.penalties import GROUP
+from hyperdlw.solver.solve import Model, Schedule, term
+from hyperdlw.testbed import scenes
 
 # --- the other package: the whole model
 
@@ -41,28 +43,30 @@ def installed(request, monkeypatch) -> str:
     return request.param
 
 
-def test_list_and_denoise(dlw, installed, noisy, tmp_path):
-    listed = json.loads(dlw("models", "--json").out)
+def test_list_and_denoise(hyperdlw, installed, noisy, tmp_path):
+    listed = json.loads(hyperdlw("models", "--json").out)
     assert listed["isotropic"]["summary"].startswith("Smooth in space")
     assert listed["isotropic"]["original"] == (installed == "module")
-    assert "isotropic" in dlw("models").out
+    assert "isotropic" in hyperdlw("models").out
     out = tmp_path / "out.npy"
-    ran = dlw("denoise", noisy, out, "-m", "isotropic", "-w", "uniform", "--range", "0,1", "--json")
+    ran = hyperdlw(
+        "denoise", noisy, out, "-m", "isotropic", "-w", "uniform", "--range", "0,1", "--json"
+    )
     assert ran.code == 0
     assert json.loads(ran.out)["steps"] == 10
     assert np.load(out).std() < np.load(noisy).std()
-    other = dlw("denoise", noisy, tmp_path / "o.npy", "-m", "isotropic", "-w", "original")
+    other = hyperdlw("denoise", noisy, tmp_path / "o.npy", "-m", "isotropic", "-w", "original")
     assert other.code == (0 if installed == "module" else 2)
-    refused = dlw("denoise", noisy, tmp_path / "r.npy", "-m", "isotropic", "--rank", "3")
+    refused = hyperdlw("denoise", noisy, tmp_path / "r.npy", "-m", "isotropic", "--rank", "3")
     assert refused.code == 2
     assert "no rank to choose" in refused.err
 
 
 @pytest.mark.usefixtures("installed")
-def test_bench(dlw, tmp_path):
+def test_bench(hyperdlw, tmp_path):
     (tmp_path / "in").mkdir()
     save_cube(scenes.synthetic(6, 16, 16, rng=np.random.default_rng(0)), tmp_path / "in/a.npz")
-    ran = dlw(
+    ran = hyperdlw(
         *("bench", "simple", "--data", tmp_path / "in", "--out", tmp_path / "out", "--quiet"),
         *("--models", "isotropic", "--cases", "1", "--seeds", "1"),
     )
@@ -72,7 +76,7 @@ def test_bench(dlw, tmp_path):
 
 
 @pytest.mark.usefixtures("installed")
-def test_train(dlw, tmp_path):
+def test_train(hyperdlw, tmp_path):
     (tmp_path / "in").mkdir()
     for i in range(2):
         cube = scenes.synthetic(4, 16, 16, rng=np.random.default_rng(i))
@@ -81,16 +85,16 @@ def test_train(dlw, tmp_path):
     recipe.write_text(
         'name = "own"\nsources = ["isotropic"]\nfilters = 2\npatch = 8\nbatch = 1\nsteps = 2\n'
     )
-    ran = dlw("train", recipe, "--data", tmp_path / "in", "--out", tmp_path / "out")
+    ran = hyperdlw("train", recipe, "--data", tmp_path / "in", "--out", tmp_path / "out")
     assert ran.code == 0, ran.err
     found = list((tmp_path / "out").rglob("*.safetensors"))
     assert store.load(found[0]).card["sources"] == ["isotropic"]
 
 
-def test_rank_option(dlw, noisy, tmp_path):
+def test_rank_option(hyperdlw, noisy, tmp_path):
     run = ("denoise", noisy, tmp_path / "a.npy", "-m", "lrtfdfr", "-w", "uniform", "--json")
-    assert json.loads(dlw(*run, "--rank", "2").out)["rank"] == 2
-    assert json.loads(dlw(*run, "--rank", "auto", "--overwrite").out)["rank"] >= 1
-    wrong = dlw(*run, "--rank", "2.5", "--overwrite")
+    assert json.loads(hyperdlw(*run, "--rank", "2").out)["rank"] == 2
+    assert json.loads(hyperdlw(*run, "--rank", "auto", "--overwrite").out)["rank"] >= 1
+    wrong = hyperdlw(*run, "--rank", "2.5", "--overwrite")
     assert wrong.code == 1
     assert wrong.err.count("\n") == 1

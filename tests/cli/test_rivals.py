@@ -1,4 +1,4 @@
-"""dlw denoise with a rival as the model."""
+"""hyperdlw denoise with a rival as the model."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlw import scenes
-from dlw.cli import run
+from hyperdlw.app.cli.main import run
+from hyperdlw.testbed import scenes
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_denoisers_by_name(cube: str, tmp_path: Path, capsys: pytest.CaptureFixt
         (["denoise", "--model", "lrmr", "--save-weights", "w.npy"], "none to write"),
         (["weights", "--model", "lrmr"], "none to write"),
         (["denoise", "--model", "nmogg"], "did you mean 'nmog'"),
-        (["denoise", "--model", "hsi-denet"], "dlw train-rival hsi-denet"),
+        (["denoise", "--model", "hsi-denet"], "hyperdlw train-rival hsi-denet"),
         (["denoise", "--model", "nowhere.safetensors"], "nowhere.safetensors"),
         (["denoise", "--weights", "hsid-cnn"], "no weight source"),
         (["denoise", "--model", "tv", "--denoiser", "eigen"], "no denoiser"),

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from dlw import tiles
+from hyperdlw.pipeline import plan as tiles
 
 
 @pytest.fixture
@@ -18,18 +18,18 @@ def small(monkeypatch):
     return "-m", "nn", "--memory", "150K"
 
 
-def test_tiles_and_whole_agree(dlw, tmp_path, noisy, small):
-    whole = dlw("denoise", noisy, tmp_path / "a.npy", "-m", "nn")
-    parts = dlw("denoise", noisy, tmp_path / "b.npy", *small)
+def test_tiles_and_whole_agree(hyperdlw, tmp_path, noisy, small):
+    whole = hyperdlw("denoise", noisy, tmp_path / "a.npy", "-m", "nn")
+    parts = hyperdlw("denoise", noisy, tmp_path / "b.npy", *small)
     assert (whole.code, parts.code) == (0, 0), parts.err
-    assert "dlw: plan: " in parts.err
+    assert "hyperdlw: plan: " in parts.err
     assert "exact" in parts.err
     a, b = np.load(tmp_path / "a.npy"), np.load(tmp_path / "b.npy")
     np.testing.assert_allclose(a, b, atol=1e-5)
     assert not list(tmp_path.glob(".*"))
 
 
-def test_products_of_both_ways(dlw, tmp_path, noisy, small):
+def test_products_of_both_ways(hyperdlw, tmp_path, noisy, small):
     pytest.importorskip("matplotlib")
     for name, limit in (("a", ("-m", "nn")), ("b", small)):
         more = [
@@ -42,7 +42,9 @@ def test_products_of_both_ways(dlw, tmp_path, noisy, small):
             )
             for part in (flag, tmp_path / f"{name}-{end}")
         ]
-        ran = dlw("denoise", noisy, tmp_path / f"{name}.npy", "--fill", "--json", *more, *limit)
+        ran = hyperdlw(
+            "denoise", noisy, tmp_path / f"{name}.npy", "--fill", "--json", *more, *limit
+        )
         assert ran.code == 0, ran.err
         report = json.loads((tmp_path / f"{name}-r.json").read_text())
         assert (report["tiling"] is not None) == (name == "b")
@@ -54,22 +56,22 @@ def test_products_of_both_ways(dlw, tmp_path, noisy, small):
     np.testing.assert_array_equal(*f)
 
 
-def test_bad_sizes_are_one_sentence(dlw, tmp_path, noisy):
+def test_bad_sizes_are_one_sentence(hyperdlw, tmp_path, noisy):
     for text in ("lots", "0"):
-        ran = dlw("denoise", noisy, tmp_path / "a.npy", "--memory", text)
+        ran = hyperdlw("denoise", noisy, tmp_path / "a.npy", "--memory", text)
         assert ran.code == 2
         assert "memory" in ran.err
-    ran = dlw("denoise", noisy, tmp_path / "a.npy", "--memory", "1M")
+    ran = hyperdlw("denoise", noisy, tmp_path / "a.npy", "--memory", "1M")
     assert ran.code == 0 or "raise --memory" in ran.err
     assert not list(tmp_path.glob(".*"))
 
 
-def test_audit_tells_bands(dlw, tmp_path, noisy):
-    assert dlw("denoise", noisy, tmp_path / "a.npy").code == 0
-    ran = dlw("audit", noisy, tmp_path / "a.npy", "--map", tmp_path / "m.png")
+def test_audit_tells_bands(hyperdlw, tmp_path, noisy):
+    assert hyperdlw("denoise", noisy, tmp_path / "a.npy").code == 0
+    ran = hyperdlw("audit", noisy, tmp_path / "a.npy", "--map", tmp_path / "m.png")
     assert ran.code == 0, ran.err
     assert "band 5" in ran.out
     assert "of 6 bands have a structured residual" in ran.out
     assert (tmp_path / "m.png").exists()
-    found = json.loads(dlw("audit", noisy, tmp_path / "a.npy", "--json").out)
+    found = json.loads(hyperdlw("audit", noisy, tmp_path / "a.npy", "--json").out)
     assert len(found["bands"]) == 6

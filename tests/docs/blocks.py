@@ -22,7 +22,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from dlw import cli
+from hyperdlw.app.cli import main as cli
 
 FENCE = re.compile(
     r"(?:^<!-- (?P<what>file|not run|needs): (?P<value>[^\n]+?) -->\n)?"
@@ -96,14 +96,14 @@ def run_page(page: Path, folder: Path) -> int:
 
 
 def knows(word: str) -> bool:
-    """Whether 'dlw --help' or 'dlw denoise --help' names an option or command."""
+    """Whether 'hyperdlw --help' or 'hyperdlw denoise --help' names an option or command."""
     helps = (CliRunner().invoke(cli.app, [*of, "--help"]).output for of in ([], ["denoise"]))
     return any(word in text.split() for text in helps)
 
 
 def run(words: list[str], where: str) -> None:
-    """One command: ``dlw`` or ``python FILE``; others cannot be run here and need the comment."""
-    if words[0] == "dlw":
+    """One command: ``hyperdlw`` or ``python FILE``; others cannot be run here and need the comment."""
+    if words[0] == "hyperdlw":
         code = cli.run(words[1:])
         assert code == 0, f"{where}: {shlex.join(words)} ends with {code}"
     elif words[0] == "python" and words[1].endswith(".py"):

@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from dlw import demo, save_cube, scenes
+from hyperdlw import save_cube
+from hyperdlw.bench import demo
+from hyperdlw.testbed import scenes
 
 
 @pytest.fixture
 def workshop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Path:
-    """out/noisy.hdr and out/clean.hdr as 'dlw demo --scene' makes them, and what readers bring.
+    """out/noisy.hdr and out/clean.hdr as 'hyperdlw demo --scene' makes them, and what readers bring.
 
     scene.hdr and flight.hdr are noisy cubes, mask.npy is a mask for them, scenes/ a folder with clean
     cubes. All are small.

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dlw import store
-from dlw.cli import app
+from hyperdlw.app.cli.main import app
+from hyperdlw.networks import files as store
 
 sys.path.insert(0, str(Path(__file__).parent))
 from blocks import LANGUAGES, blocks, commands, knows, run_page
@@ -56,13 +56,13 @@ def test_page_runs(page: Path, workshop: Path) -> None:
 
 
 def test_commands_that_are_not_run_exist() -> None:
-    """Every option of every 'dlw' line is known, but on pages that need what is not there yet."""
+    """Every option of every 'hyperdlw' line is known, but on pages that need what is not there yet."""
     for page in PAGES:
         if any(b.what == "needs" and not knows(b.value) for b in blocks(page)):
             continue
         for block in blocks(page):
             for words in commands(block.text) if block.language == "sh" else []:
-                if words[0] != "dlw":
+                if words[0] != "hyperdlw":
                     continue
                 text = CliRunner().invoke(app, [words[1], "--help"], env={"COLUMNS": "200"}).output
                 assert text.startswith("Usage"), words

@@ -1,6 +1,6 @@
 """The site builds without a warning, needs no other machine, and has no dead ends.
 
-MkDocs comes with ``pip install 'dlw[docs]'``; ``make docs`` and the continuous integration build it as well.
+MkDocs comes with ``pip install 'hyperdlw[docs]'``; ``make docs`` and the continuous integration build it as well.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ def test_formulas_and_interface_are_there(site: Path) -> None:
     models = (site / "models.html").read_text(encoding="utf-8")
     assert models.count('class="math"') > 40
     assert "$$" not in models
-    assert 'id="dlw.denoising.denoise"' in (site / "api/everyday.html").read_text(encoding="utf-8")
+    assert 'id="hyperdlw.pipeline.run.denoise"' in (site / "api/everyday.html").read_text(
+        encoding="utf-8"
+    )
     assert "--strength" in (site / "commands.html").read_text(encoding="utf-8")
     assert not list(site.rglob("*.py"))
 
@@ -120,8 +122,8 @@ def test_formulas_leave_code_and_money_alone() -> None:
 
 
 def test_every_model_has_a_section() -> None:
-    from dlw.models import registry
-    from dlw.rivals import registry as rivals
+    from hyperdlw.models.published.registry import registry as rivals
+    from hyperdlw.models.registry import registry
 
     text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
     for name in (*registry(), *rivals()):

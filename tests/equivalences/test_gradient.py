@@ -12,12 +12,14 @@ from torch import Tensor
 from torch.autograd import gradcheck
 from torch.func import functional_call
 
-from dlw import fidelity, models, prox
-from dlw.errors import BadOption
-from dlw.nets.dlwnet import DLWnet2d, DLWnet3d
-from dlw.solver import Backward, Problem, Schedule, Solution, solve, start, step
-from dlw.train.loss import bilevel_loss
-from dlw.weighting import softmax_weights
+from hyperdlw import models
+from hyperdlw.errors import BadOption
+from hyperdlw.networks.dlwnet import DLWnet2d, DLWnet3d
+from hyperdlw.solver import data_terms as fidelity
+from hyperdlw.solver import penalties as prox
+from hyperdlw.solver.solve import Backward, Problem, Schedule, Solution, solve, start, step
+from hyperdlw.train.loss import bilevel_loss
+from hyperdlw.weights.sources import softmax_weights
 
 MODELS = ["nn", "tv", "tvs"]
 SHAPE = (3, 4, 5)

@@ -13,7 +13,7 @@ import pytest
 
 CHILD = """
 import resource, sys
-from dlw.cli import run
+from hyperdlw.app.cli.main import run
 code = run(sys.argv[1:])
 sys.stderr.write(str(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
 sys.exit(code)

@@ -14,12 +14,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlw import io, large, models, scenes
-from dlw.errors import BadFile
-from dlw.nets.dlwnet import DLWnet3d
-from dlw.products import Outputs, denoise_file
-from dlw.scratch import Serial, folder_of, journal_line, key_of, read_journal, workplace
-from dlw.weighting import Net, resolve
+from hyperdlw import io, models
+from hyperdlw.errors import BadFile
+from hyperdlw.networks.dlwnet import DLWnet3d
+from hyperdlw.pipeline import in_strips as large
+from hyperdlw.pipeline.journal import (
+    Serial,
+    folder_of,
+    journal_line,
+    key_of,
+    read_journal,
+    workplace,
+)
+from hyperdlw.pipeline.products import Outputs, denoise_file
+from hyperdlw.testbed import scenes
+from hyperdlw.weights.sources import Net, resolve
 
 
 @pytest.fixture

@@ -8,17 +8,20 @@ import numpy as np
 import pytest
 import torch
 
-from dlw import large, models, noise, scenes, tiles
-from dlw.cube import Cube
-from dlw.denoising import denoise
-from dlw.errors import BadOption, OutOfResources
-from dlw.nets.dlwnet import DLWnet3d
-from dlw.prox import GRADIENT, tv_prox
-from dlw.scratch import Array
-from dlw.solver import Model, Problem, Schedule, Term, Whole, solve
-from dlw.steps import Solver
-from dlw.strips import Setting, staged
-from dlw.weighting import Net, resolve
+from hyperdlw import models
+from hyperdlw.cube import Cube
+from hyperdlw.errors import BadOption, OutOfResources
+from hyperdlw.networks.dlwnet import DLWnet3d
+from hyperdlw.pipeline import in_strips as large
+from hyperdlw.pipeline import plan as tiles
+from hyperdlw.pipeline.journal import Array
+from hyperdlw.pipeline.run import denoise
+from hyperdlw.solver.penalties import GRADIENT, tv_prox
+from hyperdlw.solver.solve import Model, Problem, Schedule, Term, Whole, solve
+from hyperdlw.solver.strip_pieces import Setting, staged
+from hyperdlw.solver.strip_solver import Solver
+from hyperdlw.testbed import noise, scenes
+from hyperdlw.weights.sources import Net, resolve
 
 
 @pytest.fixture(scope="module")

@@ -15,12 +15,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlw import io, large, models, scenes
-from dlw.cube import Cube, Encoding
-from dlw.errors import DlwError, MissingDependency
-from dlw.executors import Dask, executor
-from dlw.products import Outputs, denoise_file
-from dlw.weighting import resolve
+from hyperdlw import io, models
+from hyperdlw.cube import Cube, Encoding
+from hyperdlw.errors import DlwError, MissingDependency
+from hyperdlw.pipeline import in_strips as large
+from hyperdlw.pipeline.products import Outputs, denoise_file
+from hyperdlw.pipeline.workers import Dask, executor
+from hyperdlw.testbed import scenes
+from hyperdlw.weights.sources import resolve
 
 pytest.importorskip("distributed")
 pytest.importorskip("zarr")
@@ -169,7 +171,7 @@ def test_strips_have_files_of_their_own(tmp_path):
 
 def test_without_zarr_it_is_said_before_the_work(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "zarr", None)
-    with pytest.raises(MissingDependency, match=r"pip install 'dlw\[scale\]'"):
+    with pytest.raises(MissingDependency, match=r"pip install 'hyperdlw\[scale\]'"):
         io.check_place(tmp_path / "out.zarr")
 
 

@@ -1,6 +1,6 @@
 """Anything may be in a file: a sentence or a result, soon, and without much memory.
 
-A few seconds each; ``make fuzz`` takes minutes (DLW_FUZZ is the number of examples).
+A few seconds each; ``make fuzz`` takes minutes (HYPERDLW_FUZZ is the number of examples).
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from dlw import io, large, scenes, store
-from dlw.errors import DlwError
-from dlw.products import Outputs, denoise_file
-from dlw.scratch import folder_of
-from dlw.solver import Schedule
-from dlw.weighting import resolve
+from hyperdlw import io
+from hyperdlw.errors import DlwError
+from hyperdlw.networks import files as store
+from hyperdlw.pipeline import in_strips as large
+from hyperdlw.pipeline.journal import folder_of
+from hyperdlw.pipeline.products import Outputs, denoise_file
+from hyperdlw.solver.solve import Schedule
+from hyperdlw.testbed import scenes
+from hyperdlw.weights.sources import resolve
 
-MANY = int(os.environ.get("DLW_FUZZ", "0"))
+MANY = int(os.environ.get("HYPERDLW_FUZZ", "0"))
 fuzz = settings(
     max_examples=MANY or 25,
     deadline=None,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dlw.cube import Cube
+from hyperdlw.cube import Cube
 
 
 def assert_same(a: Cube, b: Cube) -> None:

@@ -11,9 +11,9 @@ import textwrap
 import numpy as np
 import pytest
 
-from dlw.cube import Cube
-from dlw.errors import BadFile, OutputExists
-from dlw.io import atomic, npy, open_cube, png_folder, save_cube
+from hyperdlw.cube import Cube
+from hyperdlw.errors import BadFile, OutputExists
+from hyperdlw.io import atomic, npy, open_cube, png_folder, save_cube
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
@@ -107,9 +107,9 @@ FULL = """
     from pathlib import Path
     import h5py, rasterio, scipy.io
     import numpy as np
-    from dlw.cube import Cube
-    from dlw.errors import BadFile
-    from dlw.io import create, mat5, save_cube
+    from hyperdlw.cube import Cube
+    from hyperdlw.errors import BadFile
+    from hyperdlw.io import create, mat5, save_cube
 
     folder, size = Path(sys.argv[1]), int(sys.argv[2])
     noise = np.random.default_rng(0).integers(0, 60000, (3, size, size)).astype(np.uint16)
@@ -156,8 +156,8 @@ def test_full_disk(tmp_path, size):
 KILLED = """
     import sys
     import numpy as np
-    from dlw.cube import Cube
-    from dlw.io import save_cube
+    from hyperdlw.cube import Cube
+    from hyperdlw.io import save_cube
 
     print("ready", flush=True)
     for i in range(10**6):

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import rasterio
 
-from dlw.cube import Cube, Encoding
-from dlw.errors import BadOption, OutputExists
-from dlw.io import open_cube, open_source, save_cube
-from dlw.io.convert import convert
+from hyperdlw.cube import Cube, Encoding
+from hyperdlw.errors import BadOption, OutputExists
+from hyperdlw.io import open_cube, open_source, save_cube
+from hyperdlw.io.convert import convert
 
 NAMES = ["a.npy", "a.npz", "a.mat", "a.hdr", "a.tif", "a.h5", "a.zarr", "bands/"]
 FULL = ["a.npz", "a.mat", "a.hdr", "a.tif", "a.h5", "a.zarr"]

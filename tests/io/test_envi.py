@@ -17,9 +17,9 @@ import rasterio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlw.cube import Cube, Encoding
-from dlw.errors import BadFile, BadOption, DlwError, OutputExists
-from dlw.io import describe, envi, open_cube, open_source, save_cube
+from hyperdlw.cube import Cube, Encoding
+from hyperdlw.errors import BadFile, BadOption, DlwError, OutputExists
+from hyperdlw.io import describe, envi, open_cube, open_source, save_cube
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 

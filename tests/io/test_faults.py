@@ -20,9 +20,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.io import savemat
 
-from dlw.cube import Cube, Encoding
-from dlw.errors import BadFile, BadOption, DlwError, OutputExists
-from dlw.io import describe, mat73, open_cube, save_cube
+from hyperdlw.cube import Cube, Encoding
+from hyperdlw.errors import BadFile, BadOption, DlwError, OutputExists
+from hyperdlw.io import describe, mat73, open_cube, save_cube
 
 CUBE = np.arange(3 * 4 * 5, dtype=np.uint16).reshape(3, 4, 5)
 

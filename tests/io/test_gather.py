@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlw.io import open_cube, source
+from hyperdlw.io import open_cube
+from hyperdlw.io import reader as source
 
 
 @pytest.mark.parametrize("axes", ["rcb", "brc", "crb"])

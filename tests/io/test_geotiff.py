@@ -9,9 +9,9 @@ import pytest
 import rasterio
 from rasterio.control import GroundControlPoint
 
-from dlw.cube import Cube, Encoding
-from dlw.errors import BadFile
-from dlw.io import create, describe, open_cube, open_source, save_cube
+from hyperdlw.cube import Cube, Encoding
+from hyperdlw.errors import BadFile
+from hyperdlw.io import create, describe, open_cube, open_source, save_cube
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 UTM = rasterio.CRS.from_epsg(32632)

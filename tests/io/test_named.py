@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.io import loadmat, savemat
 
-from dlw.cube import Cube, Encoding
-from dlw.errors import BadFile, BadOption, DlwError
-from dlw.io import describe, open_cube, save_cube
+from hyperdlw.cube import Cube, Encoding
+from hyperdlw.errors import BadFile, BadOption, DlwError
+from hyperdlw.io import describe, open_cube, save_cube
 
 
 def write_v73(path, **variables):

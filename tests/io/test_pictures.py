@@ -10,9 +10,9 @@ import pytest
 import rasterio
 from rasterio.enums import ColorInterp
 
-from dlw.cube import Cube, Encoding
-from dlw.errors import BadFile, BadOption, OutputExists
-from dlw.io import describe, open_cube, save_cube
+from hyperdlw.cube import Cube, Encoding
+from hyperdlw.errors import BadFile, BadOption, OutputExists
+from hyperdlw.io import describe, open_cube, save_cube
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlw.cube import Cube, Encoding
-from dlw.io import create, mat5, open_cube, open_source, save_cube
+from hyperdlw.cube import Cube, Encoding
+from hyperdlw.io import create, mat5, open_cube, open_source, save_cube
 
 DTYPES = ["uint8", "int16", "uint16", "int32", "float32", "float64"]
 ORDERS = ["".join(p) for p in itertools.permutations("brc")]

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlw.cube import Cube, Encoding
-from dlw.errors import BadFile, BadOption, DlwError, MissingDependency, OutputExists
-from dlw.io import describe, hdf5, open_cube, open_source, save_cube
+from hyperdlw.cube import Cube, Encoding
+from hyperdlw.errors import BadFile, BadOption, DlwError, MissingDependency, OutputExists
+from hyperdlw.io import describe, hdf5, open_cube, open_source, save_cube
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 NM = np.array([400.5, 500.25, 600.0])
@@ -346,6 +346,6 @@ def test_zarr_that_lies_or_is_damaged(tmp_path):
 
 def test_missing_zarr(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "zarr", None)
-    with pytest.raises(MissingDependency, match=r"pip install 'dlw\[scale\]'"):
+    with pytest.raises(MissingDependency, match=r"pip install 'hyperdlw\[scale\]'"):
         save_cube(Cube.from_array(np.ones((3, 4, 5))), tmp_path / "a.zarr")
     assert not list(tmp_path.iterdir())

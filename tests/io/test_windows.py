@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlw.cube import Cube, Encoding
-from dlw.errors import BadInput, OutOfResources, OutputExists
-from dlw.io import create, guard, npy, open_cube, open_source, save_cube
+from hyperdlw.cube import Cube, Encoding
+from hyperdlw.errors import BadInput, OutOfResources, OutputExists
+from hyperdlw.io import checks as guard
+from hyperdlw.io import create, npy, open_cube, open_source, save_cube
 
 NAMES = ["a.npy", "a.npz", "a.mat", "a.hdr", "a.bil", "a.bip", "a.tif", "a.h5", "a.zarr", "bands/"]
 LAZY = {"npy", "envi", "tiff", "hdf5", "zarr"}

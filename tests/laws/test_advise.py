@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from dlw import noise, scenes, theory
-from dlw.advise import (
+from hyperdlw.bench.tables import NETWORKS
+from hyperdlw.pipeline.advice import theory
+from hyperdlw.pipeline.advice.advise import (
     Advice,
     advise,
     dead_lines,
@@ -20,8 +21,8 @@ from dlw.advise import (
     preferred,
     striped_lines,
 )
-from dlw.bench.tables import NETWORKS
-from dlw.denoising import DEFAULT_MODEL
+from hyperdlw.pipeline.run import DEFAULT_MODEL
+from hyperdlw.testbed import noise, scenes
 
 
 @cache
@@ -140,8 +141,8 @@ def test_a_hidden_voxel_has_no_part_in_its_prediction() -> None:
     error = held_out("tv", y, w, w, hide)
     moved = torch.where(hide, y + 1, y)
     # With the same prediction x the error changes by mean(2 (y - x) + 1) exactly.
-    from dlw import models
-    from dlw.solver import Problem, solve
+    from hyperdlw import models
+    from hyperdlw.solver.solve import Problem, solve
 
     x = solve(Problem(models.build("tv", y.shape), y, torch.where(hide, 0 * w, w))).x
     expected = error + float((2 * (y - x)[hide] + 1).mean())

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dlw import io, scenes
-from dlw.cube import Cube
-from dlw.denoising import denoise, predict_weights
-from dlw.errors import BadInput, BadOption, NothingToDenoise
-from dlw.preparing import prepare
-from dlw.solver import Schedule
+from hyperdlw import io
+from hyperdlw.cube import Cube
+from hyperdlw.errors import BadInput, BadOption, NothingToDenoise
+from hyperdlw.pipeline.prepare import prepare
+from hyperdlw.pipeline.run import denoise, predict_weights
+from hyperdlw.solver.solve import Schedule
+from hyperdlw.testbed import scenes
 
 MODELS = ("nn", "tv", "tvs")
 WEIGHTS = ("uniform", "precision", "robust", "mixture")

@@ -9,12 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from dlw import denoisers, scenes, store
-from dlw.errors import BadFile, BadInput, BadModel, BadOption
-from dlw.metrics import psnr
-from dlw.nets.dlwnet import DLWnet3d
-from dlw.nets.ffdnet import FFDNet
-from dlw.nets.sert import SERT
+from hyperdlw.errors import BadFile, BadInput, BadModel, BadOption
+from hyperdlw.models.denoisers import catalogue as denoisers
+from hyperdlw.networks import files as store
+from hyperdlw.networks.dlwnet import DLWnet3d
+from hyperdlw.networks.ffdnet import FFDNet
+from hyperdlw.networks.sert import SERT
+from hyperdlw.testbed import scenes
+from hyperdlw.testbed.metrics import psnr
 
 
 def untouched(images: Tensor, sigma: Tensor) -> Tensor:

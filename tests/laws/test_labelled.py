@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dlw import denoise, predict_weights
-from dlw.cube import Cube
-from dlw.errors import BadInput
-from dlw.labelled import as_cube, to_labelled
+from hyperdlw import denoise, predict_weights
+from hyperdlw.cube import Cube
+from hyperdlw.errors import BadInput
+from hyperdlw.io.named_axes import as_cube, to_labelled
 
 xarray = pytest.importorskip("xarray")
 

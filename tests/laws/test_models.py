@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from dlw import denoise, models, noise, scenes
-from dlw.bench import runner
-from dlw.bench.cases import Case, Scene
-from dlw.cube import Cube
-from dlw.errors import BadOption
-from dlw.preparing import prepare
-from dlw.solver import Problem, solve
-from dlw.weighting import resolve
+from hyperdlw import denoise, models
+from hyperdlw.bench import runner
+from hyperdlw.bench.cases import Case, Scene
+from hyperdlw.cube import Cube
+from hyperdlw.errors import BadOption
+from hyperdlw.pipeline.prepare import prepare
+from hyperdlw.solver.solve import Problem, solve
+from hyperdlw.testbed import noise, scenes
+from hyperdlw.weights.sources import resolve
 
 COMPLEX = ["lrtv", "e3dtv", "lrtfdfr", "ctv", "svtv"]
 VERSIONS = [(m, False) for m in ("nn", "tv", "tvs", *COMPLEX)] + [(m, True) for m in COMPLEX]

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlw import noise
-from dlw.errors import BadInput, BadOption
-from dlw.metrics import psnr
+from hyperdlw.errors import BadInput, BadOption
+from hyperdlw.testbed import noise
+from hyperdlw.testbed.metrics import psnr
 
 SHAPES = [(1, 16, 16), (3, 24, 20), (31, 20, 20), (224, 6, 5), (31, 1, 40), (5, 40, 1), (1, 1, 1)]
 CASES = [1, 2, 3, 4, 5]

@@ -10,7 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dlw.operators import BAND, COL, OPPONENT, ROW, Operator, gradient, identity, invert, opponent
+from hyperdlw.solver.operators import (
+    BAND,
+    COL,
+    OPPONENT,
+    ROW,
+    Operator,
+    gradient,
+    identity,
+    invert,
+    opponent,
+)
 
 OPERATORS = [identity] + [
     gradient(*axes) for n in (1, 2, 3) for axes in permutations((BAND, ROW, COL), n)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dlw.train.optimisers import Soap, optimiser
+from hyperdlw.train.optimisers import Soap, optimiser
 
 
 def iterates(

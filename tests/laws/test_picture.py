@@ -8,11 +8,11 @@ import re
 import numpy as np
 import pytest
 
-from dlw import picture
-from dlw.cube import Cube
-from dlw.denoising import denoise
-from dlw.errors import BadInput
-from dlw.io import open_cube
+from hyperdlw.cube import Cube
+from hyperdlw.errors import BadInput
+from hyperdlw.io import open_cube
+from hyperdlw.pipeline import pictures as picture
+from hyperdlw.pipeline.run import denoise
 
 
 def cube(bands: int = 31, rows: int = 6, cols: int = 8, **options) -> Cube:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dlw import scenes
-from dlw.audit import audit, whitened
-from dlw.cube import Cube
-from dlw.errors import BadInput
-from dlw.flags import DEAD, IMPULSE, NODATA, SATURATED, STRIPE, flags
-from dlw.quicklook import quicklook
+from hyperdlw.cube import Cube
+from hyperdlw.errors import BadInput
+from hyperdlw.pipeline.audit import audit, whitened
+from hyperdlw.pipeline.flags import DEAD, IMPULSE, NODATA, SATURATED, STRIPE, flags
+from hyperdlw.pipeline.quicklook import quicklook
+from hyperdlw.testbed import scenes
 
 
 @pytest.fixture

@@ -12,7 +12,9 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from dlw import factors, fidelity, prox
+from hyperdlw.solver import data_terms as fidelity
+from hyperdlw.solver import factor_model as factors
+from hyperdlw.solver import penalties as prox
 
 SMALL = {"nuclear": (1, 2, 3, 1), "basis": (1, 2, 1, 1)}
 """Shapes for the numerical minimiser, six unknowns or fewer; the default has groups of two."""

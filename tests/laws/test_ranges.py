@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dlw import cube
+from hyperdlw import cube
 
 
 def test_rows_spread_over_a_large_band_give_its_range(monkeypatch) -> None:

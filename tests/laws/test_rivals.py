@@ -9,17 +9,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from dlw import framelet, scenes, store
-from dlw.bench import runner
-from dlw.bench.cases import Scene
-from dlw.bench.tables import Row, Table
-from dlw.cube import Cube
-from dlw.denoising import denoise
-from dlw.errors import BadFile, BadInput, BadModel, BadOption
-from dlw.nets.dlwnet import DLWnet3d
-from dlw.nets.hsidcnn import HSIDCNN
-from dlw.nets.hsidenet import HSIDeNet
-from dlw.rivals import find, is_rival, lrmr, nmog, registry, restore
+from hyperdlw.bench import runner
+from hyperdlw.bench.cases import Scene
+from hyperdlw.bench.tables import Row, Table
+from hyperdlw.cube import Cube
+from hyperdlw.errors import BadFile, BadInput, BadModel, BadOption
+from hyperdlw.models.denoisers import framelet
+from hyperdlw.models.published import lrmr, nmog
+from hyperdlw.models.published.registry import find, is_rival, registry, restore
+from hyperdlw.networks import files as store
+from hyperdlw.networks.dlwnet import DLWnet3d
+from hyperdlw.networks.hsidcnn import HSIDCNN
+from hyperdlw.networks.hsidenet import HSIDeNet
+from hyperdlw.pipeline.run import denoise
+from hyperdlw.testbed import scenes
 
 FORMULAS = ("lrmr", "nmog", "hyres", "fasthymix")
 SHIPPED = (
@@ -247,7 +250,7 @@ def test_cards_of_rivals_must_fit(tmp_path: Path, sizes: dict[str, int]) -> None
 def test_an_untrained_network_says_how_to_train_it() -> None:
     missing = [n for n in ("hsid-cnn", "hsi-denet") if n not in SHIPPED]
     for name in missing:
-        with pytest.raises(BadOption, match=f"dlw train-rival {name}"):
+        with pytest.raises(BadOption, match=f"hyperdlw train-rival {name}"):
             restore(name, image((31, 9, 9)))
     assert "hsi-denet" in missing
 

@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from dlw import scenes
-from dlw.errors import BadOption, MissingDependency
+from hyperdlw.errors import BadOption, MissingDependency
+from hyperdlw.testbed import scenes
 
 
 def test_bands_span_the_unit_interval_and_wavelengths_are_set() -> None:

@@ -13,9 +13,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from dlw import store
-from dlw.errors import BadFile, BadModel, BadOption, OutputExists
-from dlw.nets.dlwnet import DLWnet2d, DLWnet3d, Network
+from hyperdlw.errors import BadFile, BadModel, BadOption, OutputExists
+from hyperdlw.networks import files as store
+from hyperdlw.networks.dlwnet import DLWnet2d, DLWnet3d, Network
 
 NETS = [DLWnet3d(4, 2), DLWnet3d(), DLWnet2d(3, 4, 3)]
 
@@ -118,7 +118,7 @@ def test_truncated(tmp_path: Path, small: DLWnet3d, keep: int) -> None:
     path = tmp_path / "a.safetensors"
     store.save(path, small, {})
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(BadModel, match="not a readable dlw model"):
+    with pytest.raises(BadModel, match="not a readable hyperdlw model"):
         store.load(path)
 
 

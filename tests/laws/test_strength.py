@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from dlw import denoise, metrics, models, noise, scenes
-from dlw.prox import Penalty
-from dlw.solver import Model, Problem, solve, term
-from dlw.strength import CAUTION, STRONGEST, WEAKEST, choose, noise_constant
+from hyperdlw import denoise, models
+from hyperdlw.pipeline.strength import CAUTION, STRONGEST, WEAKEST, choose, noise_constant
+from hyperdlw.solver.penalties import Penalty
+from hyperdlw.solver.solve import Model, Problem, solve, term
+from hyperdlw.testbed import metrics, noise, scenes
 
 
 @pytest.fixture(scope="module")

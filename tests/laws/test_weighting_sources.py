@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from dlw import noise, scenes, store, weighting
-from dlw.denoising import denoise, predict_weights
-from dlw.errors import BadFile, BadInput, BadModel, BadOption
-from dlw.nets.dlwnet import DLWnet2d, DLWnet3d
-from dlw.weighting import (
+from hyperdlw.errors import BadFile, BadInput, BadModel, BadOption
+from hyperdlw.networks import files as store
+from hyperdlw.networks.dlwnet import DLWnet2d, DLWnet3d
+from hyperdlw.pipeline.run import denoise, predict_weights
+from hyperdlw.testbed import noise, scenes
+from hyperdlw.weights import sources as weighting
+from hyperdlw.weights.sources import (
     FORMULAS,
     Given,
     Net,

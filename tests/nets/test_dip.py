@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-import dlw
-from dlw import models, scenes
-from dlw.errors import BadOption
-from dlw.metrics import psnr
-from dlw.models import dip
-from dlw.nets.skip import SkipNet
-from dlw.solver import Problem, Schedule, solve
+import hyperdlw
+from hyperdlw import models
+from hyperdlw.errors import BadOption
+from hyperdlw.models import dip
+from hyperdlw.networks.skip import SkipNet
+from hyperdlw.solver.solve import Problem, Schedule, solve
+from hyperdlw.testbed import scenes
+from hyperdlw.testbed.metrics import psnr
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,7 @@ def test_through_denoise(pair: tuple[torch.Tensor, torch.Tensor], weights: str) 
     plan = Schedule(steps=2, mu=dip.MU)
     seen = []
     results = [
-        dlw.denoise(
+        hyperdlw.denoise(
             y.numpy(),
             model="dip",
             weights=weights,

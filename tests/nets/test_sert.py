@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from dlw import store
-from dlw.errors import BadInput, BadModel
-from dlw.nets.padding import reflect_to
-from dlw.nets.sert import SERT
+from hyperdlw.errors import BadInput, BadModel
+from hyperdlw.networks import files as store
+from hyperdlw.networks.padding import reflect_to
+from hyperdlw.networks.sert import SERT
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_batches_are_images_one_by_one(tiny: SERT) -> None:
 
 def test_rectangles_attend_only_inside() -> None:
     """A pixel changes what shares its rectangle, and nothing else."""
-    from dlw.nets.sert import _Rectangles
+    from hyperdlw.networks.sert import _Rectangles
 
     torch.manual_seed(0)
     layer = _Rectangles(16, 2).requires_grad_(False)

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from dlw import models
-from dlw.solver import Problem, solve
+from hyperdlw import models
+from hyperdlw.solver.solve import Problem, solve
 
 cp = pytest.importorskip("cvxpy")
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from dlw import models
-from dlw.fidelity import Fidelity, l1, l2, weighted_l2
-from dlw.operators import BAND, COL, OPPONENT, ROW, gradient
-from dlw.solver import Model, Problem, Schedule, solve
-from dlw.terms import shared_basis
+from hyperdlw import models
+from hyperdlw.solver.carrying_terms import shared_basis
+from hyperdlw.solver.data_terms import Fidelity, l1, l2, weighted_l2
+from hyperdlw.solver.operators import BAND, COL, OPPONENT, ROW, gradient
+from hyperdlw.solver.solve import Model, Problem, Schedule, solve
 
 cp = pytest.importorskip("cvxpy")
 

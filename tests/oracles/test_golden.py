@@ -10,18 +10,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from dlw import models, store
-from dlw.solver import Problem, solve
-from dlw.train.loss import bilevel_loss
-from dlw.weighting import softmax_weights
+from hyperdlw import models
+from hyperdlw.networks import files as store
+from hyperdlw.solver.solve import Problem, solve
+from hyperdlw.train.loss import bilevel_loss
+from hyperdlw.weights.sources import softmax_weights
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
-GOLDEN = SHARED / "golden" / "dlw"
+GOLDEN = SHARED / "golden" / "hyperdlw"
 RELEASE = SHARED / "reference" / "dlwnet-release"
 
 pytestmark = pytest.mark.skipif(
     not (GOLDEN.is_dir() and RELEASE.is_dir()),
-    reason="needs the reference outputs in ../shared/golden/dlw and the released checkpoints",
+    reason="needs the reference outputs in ../shared/golden/hyperdlw and the released checkpoints",
 )
 
 CASES = ["toys32_case1m", "toys32_case5"]

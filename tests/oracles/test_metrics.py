@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dlw import metrics
-from dlw.errors import BadInput
+from hyperdlw.errors import BadInput
+from hyperdlw.testbed import metrics
 
 
 def cubes(bands: int = 3, rows: int = 40, cols: int = 33) -> tuple[np.ndarray, np.ndarray]:

@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from dlw.factors import Factors
-from dlw.metrics import psnr
-from dlw.models import ctv, e3dtv, lrtfdfr, lrtv, svtv
-from dlw.solver import Model, Problem, solve, start
+from hyperdlw.models import ctv, e3dtv, lrtfdfr, lrtv, svtv
+from hyperdlw.solver.factor_model import Factors
+from hyperdlw.solver.solve import Model, Problem, solve, start
+from hyperdlw.testbed.metrics import psnr
 
 GOLDEN = Path(__file__).resolve().parents[2].parent / "shared" / "golden" / "variational"
 

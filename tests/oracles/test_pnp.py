@@ -11,11 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-import dlw
-from dlw import models, noise, scenes
-from dlw.metrics import psnr
-from dlw.models import pnp
-from dlw.solver import Problem, Schedule, solve
+import hyperdlw
+from hyperdlw import models
+from hyperdlw.models import pnp
+from hyperdlw.solver.solve import Problem, Schedule, solve
+from hyperdlw.testbed import noise, scenes
+from hyperdlw.testbed.metrics import psnr
 
 
 def box3(x: Tensor, sigma: float) -> Tensor:
@@ -31,7 +32,7 @@ def load(path: Path) -> dict[str, Tensor]:
 @pytest.mark.parametrize("way", ["admm", "hqs"])
 @pytest.mark.parametrize(("mu", "steps"), [(0.5, 10), (0.1, 5)])
 def test_stored_run(shared: Path, way: str, mu: float, steps: int) -> None:
-    folder = shared / "golden" / "dlw"
+    folder = shared / "golden" / "hyperdlw"
     gold, given = load(folder / "toys32_case1m_pnp_box3.npz"), load(folder / "toys32_case1m.npz")
     model = pnp.build(given["noisy"].shape, denoiser=box3, multipliers=way == "admm")
     problem = Problem(model, given["noisy"], given["W_N+T+TS"])
@@ -116,7 +117,7 @@ def test_denoise_with_the_shipped_denoiser(model: str) -> None:
     clean = scenes.synthetic(31, 40, 40, rng=np.random.default_rng(3)).data
     noisy = noise.case(1, clean, np.random.default_rng(1)).y
     weighted, uniform = (
-        dlw.denoise(noisy, model=model, weights=w, range=(0, 1)) for w in ("N+T+TS", "uniform")
+        hyperdlw.denoise(noisy, model=model, weights=w, range=(0, 1)) for w in ("N+T+TS", "uniform")
     )
     assert weighted.report.converged
     assert weighted.report.steps == 12

@@ -9,14 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from dlw import denoisers
-from dlw.bench.cases import load_scenes
-from dlw.bench.runner import make_noisy
-from dlw.io import open_cube
-from dlw.metrics import psnr
-from dlw.nets.hsidcnn import HSIDCNN, neighbour_indices
-from dlw.nets.hsidenet import HSIDeNet
-from dlw.rivals import hyres, lrmr, nmog, registry
+from hyperdlw.bench.cases import load_scenes
+from hyperdlw.bench.runner import make_noisy
+from hyperdlw.io import open_cube
+from hyperdlw.models.denoisers import catalogue as denoisers
+from hyperdlw.models.published import hyres, lrmr, nmog
+from hyperdlw.models.published.registry import registry
+from hyperdlw.networks.hsidcnn import HSIDCNN, neighbour_indices
+from hyperdlw.networks.hsidenet import HSIDeNet
+from hyperdlw.testbed.metrics import psnr
 
 each_case = pytest.mark.parametrize("case", [1, pytest.param(5, marks=pytest.mark.slow)])
 

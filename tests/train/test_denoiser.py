@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from dlw import scenes, store
-from dlw.cli import run
-from dlw.errors import BadFile, BadOption
-from dlw.io import save_cube
-from dlw.picture import encode_png
-from dlw.train.denoiser import DenoiserRecipe, load_photographs, train_denoiser
-from dlw.train.grey import GreyPatches, eigenimages
+from hyperdlw.app.cli.main import run
+from hyperdlw.errors import BadFile, BadOption
+from hyperdlw.io import save_cube
+from hyperdlw.networks import files as store
+from hyperdlw.pipeline.pictures import encode_png
+from hyperdlw.testbed import scenes
+from hyperdlw.train.denoiser import DenoiserRecipe, load_photographs, train_denoiser
+from hyperdlw.train.grey_patches import GreyPatches, eigenimages
 
 TINY = DenoiserRecipe(
     "tiny", filters=4, patch=8, batch=3, steps=6, warmup=2, validate=3, components=2

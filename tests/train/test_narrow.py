@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from dlw import store
-from dlw.errors import BadOption
-from dlw.nets.dlwnet import DLWnet3d
-from dlw.train.loop import train
-from dlw.train.narrow import narrowed
-from dlw.train.recipe import Recipe
+from hyperdlw.errors import BadOption
+from hyperdlw.networks import files as store
+from hyperdlw.networks.dlwnet import DLWnet3d
+from hyperdlw.train.loop import train
+from hyperdlw.train.prune import narrowed
+from hyperdlw.train.recipe import Recipe
 
 
 @pytest.fixture

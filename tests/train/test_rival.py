@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from dlw import scenes, store
-from dlw.cli import run
-from dlw.errors import BadFile, BadOption
-from dlw.io import save_cube
-from dlw.train.rival import RivalPlan, train_rival
+from hyperdlw.app.cli.main import run
+from hyperdlw.errors import BadFile, BadOption
+from hyperdlw.io import save_cube
+from hyperdlw.networks import files as store
+from hyperdlw.testbed import scenes
+from hyperdlw.train.rival import RivalPlan, train_rival
 
 PLANS = {
     "hsid-cnn": RivalPlan("hsid-cnn", patch=8, batch=2, targets=2, steps=6, warmup=2, validate=3),

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from dlw import models, noise, scenes, store
-from dlw.metrics import psnr
-from dlw.nets.dlwnet import DLWnet3d
-from dlw.solver import Problem, solve
-from dlw.train.recipe import Recipe
-from dlw.weighting import softmax_weights
+from hyperdlw import models
+from hyperdlw.networks import files as store
+from hyperdlw.networks.dlwnet import DLWnet3d
+from hyperdlw.solver.solve import Problem, solve
+from hyperdlw.testbed import noise, scenes
+from hyperdlw.testbed.metrics import psnr
+from hyperdlw.train.recipe import Recipe
+from hyperdlw.weights.sources import softmax_weights
 
 
 @pytest.fixture(params=store.names())

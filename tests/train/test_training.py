@@ -15,17 +15,19 @@ import numpy as np
 import pytest
 import torch
 
-from dlw import models, scenes, store
-from dlw.errors import BadFile, BadOption
-from dlw.io import save_cube
-from dlw.nets.dlwnet import DLWnet3d
-from dlw.solver import Problem, solve
-from dlw.train.curves import draw_curves
-from dlw.train.loop import Training, TrainingStopped, train
-from dlw.train.loss import bilevel_loss, restored
-from dlw.train.patches import Patches, load_scenes
-from dlw.train.recipe import Recipe
-from dlw.weighting import softmax_weights
+from hyperdlw import models
+from hyperdlw.errors import BadFile, BadOption
+from hyperdlw.io import save_cube
+from hyperdlw.networks import files as store
+from hyperdlw.networks.dlwnet import DLWnet3d
+from hyperdlw.solver.solve import Problem, solve
+from hyperdlw.testbed import scenes
+from hyperdlw.train.curves import draw_curves
+from hyperdlw.train.loop import Training, TrainingStopped, train
+from hyperdlw.train.loss import bilevel_loss, restored
+from hyperdlw.train.patches import Patches, load_scenes
+from hyperdlw.train.recipe import Recipe
+from hyperdlw.weights.sources import softmax_weights
 
 TINY = Recipe(
     "tiny", ("nn", "tv"), filters=4, patch=8, batch=3, steps=6, warmup=2, validate=3, rate=0.01
@@ -187,7 +189,7 @@ def test_killed_at_random_moments_equals_uninterrupted(
     recipe.write_text(
         "name='k'\nsources=['tv']\nfilters=4\npatch=8\nbatch=2\nsteps=400\nwarmup=2\nrate=0.01\n"
     )
-    command = [sys.executable, "-m", "dlw.train", str(recipe), "--data", str(folder), "--out"]
+    command = [sys.executable, "-m", "hyperdlw.train", str(recipe), "--data", str(folder), "--out"]
     tail = ["--resume", "--checkpoint-minutes", "0.0", "--threads", "1"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     rng = np.random.default_rng(7)
@@ -225,7 +227,7 @@ def test_torchrun_equals_a_single_process(folder: Path, tmp_path: Path) -> None:
         "name='d'\nsources=['nn','tv']\nfilters=4\npatch=8\nbatch=4\nsteps=4\nwarmup=1\n"
     )
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    base = ["dlw.train", str(recipe), "--data", str(folder), "--out"]
+    base = ["hyperdlw.train", str(recipe), "--data", str(folder), "--out"]
     one = [sys.executable, "-m", *base, str(tmp_path / "one")]
     two = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
     two += ["29547", "-m", *base, str(tmp_path / "two")]

@@ -12,15 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("starlette", reason="pip install 'dlw[view]'")
-pytest.importorskip("uvicorn", reason="pip install 'dlw[view]'")
+pytest.importorskip("starlette", reason="pip install 'hyperdlw[view]'")
+pytest.importorskip("uvicorn", reason="pip install 'hyperdlw[view]'")
 
 import uvicorn
 
-from dlw import Cube, denoising, open_cube, save_cube, scenes
-from dlw.view.choices import Choices, list_choices
-from dlw.view.server import Server, build_app, listen
-from dlw.view.session import Session
+from hyperdlw import Cube, open_cube, save_cube
+from hyperdlw.app.page.choices import Choices, list_choices
+from hyperdlw.app.page.server import Server, build_app, listen
+from hyperdlw.app.page.session import Session
+from hyperdlw.pipeline import run as denoising
+from hyperdlw.testbed import scenes
 
 TOKEN = "a-token-for-tests"
 

@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from dlw import Cube, denoise, open_cube, save_cube
-from dlw.view import server
-from dlw.view.choices import Lister, list_choices
-from dlw.view.job import Wish
-from dlw.view.session import MOST_KEPT, Session, lean
+from hyperdlw import Cube, denoise, open_cube, save_cube
+from hyperdlw.app.page import server
+from hyperdlw.app.page.choices import Lister, list_choices
+from hyperdlw.app.page.job import Wish
+from hyperdlw.app.page.session import MOST_KEPT, Session, lean
 
 TOKEN = "a-token-for-tests"
 HOST = "127.0.0.1:8000"
@@ -103,8 +103,9 @@ def test_spectrum_is_the_cube(client, session):
 
 def test_choices_are_the_registries(client, session):
     session.lister.found = None
-    from dlw import models, store
-    from dlw.weighting import FORMULAS
+    from hyperdlw import models
+    from hyperdlw.networks import files as store
+    from hyperdlw.weights.sources import FORMULAS
 
     found = client.get("api/choices").json()
     assert set(found["models"]) == set(models.registry())
@@ -204,8 +205,8 @@ def test_cancel_keeps_the_last_result(client, session, gate):
 
 
 def test_job_that_fails_says_why(client, session, monkeypatch):
-    from dlw import denoising
-    from dlw.errors import BadInput
+    from hyperdlw.errors import BadInput
+    from hyperdlw.pipeline import run as denoising
 
     def broken(*given, **named):
         raise BadInput("the cube is made of cheese")
@@ -550,7 +551,7 @@ def test_full_mask_takes_no_memory(file):
 
 
 def test_large_states_are_not_kept(client, session, monkeypatch):
-    from dlw.view import session as module
+    from hyperdlw.app.page import session as module
 
     assert MOST_KEPT > 2**20
     monkeypatch.setattr(module, "MOST_KEPT", 10)
@@ -568,7 +569,7 @@ def test_wish_takes_auto_only_where_it_is_known():
 
 
 def test_port_in_use_is_one_sentence():
-    from dlw.errors import BadOption
+    from hyperdlw.errors import BadOption
 
     place = server.listen(0)
     assert place.proto == socket.IPPROTO_TCP  # or answers wait for acknowledgements

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from dlw import open_cube
+from hyperdlw import open_cube
 
 selenium = pytest.importorskip("selenium", reason="pip install selenium")
 from selenium import webdriver  # noqa: E402
@@ -292,7 +292,7 @@ def test_cancel(page, session, gate):
 
 
 def test_closing_the_tab_during_a_job(page, session, gate, monkeypatch, address):
-    from dlw.view import server
+    from hyperdlw.app.page import server
 
     monkeypatch.setattr(server, "GRACE", 0.1)
     page["run"].click()

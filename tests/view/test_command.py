@@ -1,4 +1,4 @@
-"""``dlw view`` from start to Ctrl-C, as a program of its own."""
+"""``hyperdlw view`` from start to Ctrl-C, as a program of its own."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import httpx
 import numpy as np
 import pytest
 
-from dlw import cli
+from hyperdlw.app.cli import main as cli
 
-PROGRAM = "import sys; from dlw.cli import run; sys.exit(run(sys.argv[1:]))"
+PROGRAM = "import sys; from hyperdlw.app.cli.main import run; sys.exit(run(sys.argv[1:]))"
 
 
 def start(*arguments: object) -> subprocess.Popen[str]:
@@ -108,17 +108,17 @@ def test_missing_package_names_the_command(tmp_path, monkeypatch, capsys, packag
             raise ModuleNotFoundError(f"No module named '{package}'", name=package)
         return real(name, *rest, **named)
 
-    monkeypatch.delitem(sys.modules, "dlw.view.server", raising=False)
+    monkeypatch.delitem(sys.modules, "hyperdlw.app.page.server", raising=False)
     monkeypatch.setattr(builtins, "__import__", without)
     assert cli.run(["view", "--no-browser", str(tmp_path / "y.npy")]) == 2
     seen = capsys.readouterr().err
-    assert "pip install 'dlw[view]'" in seen
+    assert "pip install 'hyperdlw[view]'" in seen
     assert package in seen
 
 
 def test_cube_larger_than_the_machine_is_refused():
-    from dlw.errors import BadInput
-    from dlw.view.session import check_memory
+    from hyperdlw.app.page.session import check_memory
+    from hyperdlw.errors import BadInput
 
     check_memory((6, 20, 24), "small.npy")
     with pytest.raises(BadInput, match="cut out a smaller part"):

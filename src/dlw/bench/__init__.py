@@ -1,1 +1,0 @@
-"""The benchmark: cases as data, records that are never made twice, reports."""

@@ -1,1 +1,0 @@
-"""Bilevel training of weight networks."""

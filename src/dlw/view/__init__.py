@@ -1,6 +1,0 @@
-"""A local page to look at a cube, its weights and its restoration: ``dlw view``.
-
-``session`` holds the cube, runs each ``job`` and knows nothing of HTTP; ``server`` puts it on
-127.0.0.1; ``exports`` makes the files; ``choices`` lists what the registries offer; ``static/``
-is the page.
-"""

@@ -1,0 +1,103 @@
+"""``hyperdlw bench``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...bench import EXPERIMENTS, Asked
+from ...errors import BadOption, unknown_name
+
+
+def bench(
+    table: Annotated[str, typer.Argument(help=", ".join(EXPERIMENTS))],
+    data: Annotated[Path | None, typer.Option(help="folder with clean scenes")] = None,
+    remote: Annotated[
+        Path | None, typer.Option(help="all: folder with clean airborne scenes")
+    ] = None,
+    photos: Annotated[Path | None, typer.Option(help="all: folder with colour pictures")] = None,
+    out: Annotated[Path, typer.Option(help="folder for records and reports")] = Path("out/bench"),
+    reference: Annotated[
+        Path | None, typer.Option(help="folder with the authors' checkpoints")
+    ] = None,
+    networks: Annotated[
+        Path | None, typer.Option(help="rivals: folder with networks of 'hyperdlw train-rival'")
+    ] = None,
+    denoiser: Annotated[
+        str | None, typer.Option(help="pnp, rivals: denoiser of plug and play, a name or a file")
+    ] = None,
+    crop: Annotated[
+        int | None,
+        typer.Option(min=0, help="side of the central crop, 128 (dip: 64); 0: whole"),
+    ] = None,
+    bands: Annotated[int, typer.Option(help="first good bands only; 0: all")] = 0,
+    scenes: Annotated[str, typer.Option(help="names of scenes, separated by commas")] = "",
+    cases: Annotated[str, typer.Option(help="noise cases, separated by commas")] = "",
+    models: Annotated[str, typer.Option(help="models in place of the table's, with commas")] = "",
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="noise draws per scene and case; 3 for a table, 2 for all"),
+    ] = None,
+    iterations: Annotated[
+        int | None, typer.Option(min=1, help="dip: iterations of a curve, at most 1500")
+    ] = None,
+    records_of: Annotated[
+        Path | None,
+        typer.Option("--records", help="theory: records of 'hyperdlw bench simple' (.jsonl)"),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="processes")] = 1,
+    pictures: Annotated[bool, typer.Option(help="draw the last scene")] = True,
+    quiet: Annotated[bool, typer.Option(help="no progress")] = False,
+) -> None:
+    """Fill a table of the paper, or all of them.
+
+    On your scenes; a run that was stopped goes on where it was.
+    """
+    if table not in EXPERIMENTS:
+        raise unknown_name("table", table, EXPERIMENTS)
+    EXPERIMENTS[table](
+        Asked(
+            out,
+            data,
+            remote,
+            photos,
+            crop,
+            bands,
+            only=_words(scenes),
+            cases=case_numbers(cases) or None,
+            models=_words(models),
+            seeds=seeds,
+            iterations=iterations,
+            records=records_of,
+            reference=reference,
+            networks=networks,
+            denoiser=denoiser,
+            workers=workers,
+            pictures=pictures,
+            quiet=quiet,
+        )
+    )
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Names separated by commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def case_numbers(text: str) -> tuple[int, ...]:
+    """Noise cases as they are given.
+
+    >>> case_numbers("1, 5")
+    (1, 5)
+    """
+    words = [word.strip() for word in text.split(",")] if text else []
+    if not all(word in ("1", "2", "3", "4", "5") for word in words):
+        raise BadOption(f"--cases takes numbers from 1 to 5 separated by commas, not '{text}'")
+    return tuple(map(int, words))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command()(bench)

@@ -1,0 +1,204 @@
+"""What the command line prints: one line in a log, a table or a bar on a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from ...io import Described
+    from ...pipeline import Advice, Report
+    from ...solver import State
+
+OK, USAGE, NOT_CONVERGED, RESOURCE, UNEXPECTED, INTERRUPTED = 0, 1, 3, 4, 70, 130
+"""Exit codes; bad input and everything else a DlwError says has the code of the error (2)."""
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(highlight=False, soft_wrap=True, stderr=True)
+
+
+@contextmanager
+def progress(steps: int | None, silent: bool) -> Iterator[Callable[[State], None] | None]:
+    """A bar on a terminal, nothing elsewhere."""
+    if silent or not err.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task("weights", total=steps)
+
+        def watch(state: State) -> None:
+            bar.update(task, advance=1, description="solving")
+
+        yield watch
+
+
+@contextmanager
+def stages(silent: bool) -> Iterator[Callable[[str, int, int], None] | None]:
+    """The stages of a run in tiles: a bar each on a terminal, a line every ten seconds in a log."""
+    if silent:
+        yield None
+        return
+    if not err.is_terminal:
+        last = time.monotonic()
+
+        def line(stage: str, done: int, count: int) -> None:
+            nonlocal last
+            if time.monotonic() - last > 10:
+                last = time.monotonic()
+                err.print(f"hyperdlw: {stage}: {done} of {count}", markup=False)
+
+        yield line
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=err, transient=True) as bar:
+        task = bar.add_task("copy")
+
+        def watch(stage: str, done: int, count: int) -> None:
+            bar.update(task, description=stage, completed=done, total=count)
+
+        yield watch
+
+
+def finish(report: Report, strict: bool, quiet: bool) -> None:
+    """Say that the solver fell short; that is an error if asked for."""
+    if report.converged:
+        return
+    short = ", ".join(f"{k} {v:.1e}" for k, v in report.residuals.items())
+    text = f"the solver did not converge in {report.steps} steps (residuals: {short})"
+    if strict:
+        complain(f"{text}; nothing was written")
+        raise typer.Exit(NOT_CONVERGED)
+    if not quiet:
+        complain(f"warning: {text}")
+
+
+def facts(
+    report: Report, cube: Described, target: str, clipped: int, save_weights: str | None
+) -> dict[str, Any]:
+    return {
+        "model": report.title,
+        "weights": report.weights,
+        "bands": bands(report.bands_used, report.bands_skipped, cube),
+        "invalid voxels": report.invalid_voxels,
+        "clipped voxels": clipped,
+        "range": report.range,
+        "steps": report.steps,
+        "seconds": f"{report.seconds['total']:.2f}",
+        "weight map": save_weights,
+        "output": target,
+    }
+
+
+def advice(found: Advice) -> list[tuple[str, str]]:
+    """The recommendation and what was seen, a row each."""
+    rows = [
+        (f"model {found.model}", found.reasons["model"]),
+        (f"network {found.network}", found.reasons["network"]),
+        (f"strength {found.strength:.3g}", found.reasons["strength"]),
+        (f"rank {found.rank}", found.reasons["rank"]),
+    ]
+    levels = [b.sigma for b in found.bands]
+    middle = sorted(levels)[len(levels) // 2]
+    worst = max(found.bands, key=lambda b: b.sigma)
+    rows.append(
+        (
+            f"noise {middle:.3g}",
+            f"of the signal range in the middle band; largest {worst.sigma:.3g} in band {worst.band}",
+        )
+    )
+    for band, why in found.bad_bands.items():
+        rows.append((f"band {band} is bad", why))
+    seen = {
+        "impulses": {b: f"{100 * s:.0f} %" for b, s in found.impulse_bands.items()},
+        "dead columns": {b.band: _few(b.dead) for b in found.bands},
+        "striped columns": {b.band: _few(b.striped) for b in found.bands},
+        "dead rows": {b.band: _few(b.dead_rows) for b in found.bands},
+        "striped rows": {b.band: _few(b.striped_rows) for b in found.bands},
+    }
+    for what, where in seen.items():
+        hit = [f"band {band}: {text}" for band, text in where.items() if text]
+        rows.append((what, "; ".join(hit) if hit else "none found"))
+    return rows
+
+
+def _few(numbers: Sequence[int], most: int = 6) -> str:
+    """The first numbers of a list.
+
+    >>> _few(range(9))
+    '0, 1, 2, 3, 4, 5 and 3 more'
+    """
+    text = ", ".join(map(str, numbers[:most]))
+    return text + (f" and {len(numbers) - most} more" if len(numbers) > most else "")
+
+
+def bands(used: int, skipped: Mapping[int, str], cube: Described, most: int = 8) -> str:
+    """How many bands were used, and which were not (numbered from 0) and why."""
+    text = f"{used} of {cube.bands} used"
+    if not skipped:
+        return text
+    named = [
+        f"{b}{'' if cube.wavelengths is None else f' ({cube.wavelengths[b]:g} nm)'} {why}"
+        for b, why in list(skipped.items())[:most]
+    ]
+    more = [f"and {len(skipped) - most} more"] if len(skipped) > most else []
+    return f"{text} (skipped, from 0: {', '.join(named + more)})"
+
+
+def notes(cube: Described, silent: bool) -> None:
+    for note in () if silent else cube.metadata.get("notes", ()):
+        err.print(f"hyperdlw: note: {note}", markup=False)
+
+
+def summary(facts: Mapping[str, Any], line: bool = True) -> None:
+    """What is known, one fact a row; off a terminal a single line unless ``line`` is False."""
+    shown = {k: v for k, v in facts.items() if v is not None and v != ""}
+    if line and not out.is_terminal:
+        out.print("; ".join(f"{k} {v}" for k, v in shown.items()), markup=False)
+        return
+    table(None, [(k, str(v)) for k, v in shown.items()])
+
+
+def table(head: tuple[str, str] | None, rows: Sequence[tuple[str, str]]) -> None:
+    """Two columns; a log has no width, so nothing is folded or cut there."""
+    if not out.is_terminal:
+        lines = [*([head] if head else []), *rows]
+        width = max(len(first) for first, _ in lines)
+        for first, second in lines:
+            print(f"{first:<{width}}  {second}")
+        return
+    table = Table(box=None, show_header=head is not None, pad_edge=False, header_style="bold")
+    for title in head or ("", ""):
+        table.add_column(title, overflow="fold")
+    for first, second in rows:
+        # Text and not str: a file name with brackets is not markup.
+        table.add_row(Text(first, style="" if head else "dim"), Text(second))
+    out.print(table, soft_wrap=False)
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    from ...io import plain_values
+
+    print(json.dumps(plain_values(value), indent=2, allow_nan=False))
+
+
+def complain(text: str) -> None:
+    print("hyperdlw: " + " ".join(text.split()), file=sys.stderr)

@@ -1,0 +1,230 @@
+"""Commands for experiments: ``hyperdlw demo``, ``noise``, ``score`` and ``audit``."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...errors import BadInput, BadOption
+from . import console
+from .options import (
+    AxesOption,
+    In,
+    JsonOption,
+    KeyOption,
+    NodataOption,
+    Out,
+    OverwriteOption,
+    QuietOption,
+    RangeOption,
+    WeightsOption,
+    as_float32,
+    check_places,
+    parse_range,
+)
+
+if TYPE_CHECKING:
+    from ...cube import Cube
+
+
+def demo(
+    folder: Annotated[
+        str, typer.Option("--out", metavar="DIR", help="Folder for what is written.")
+    ] = "out",
+    scene: Annotated[
+        bool,
+        typer.Option("--scene", help="Only write the scene, noisy.hdr and clean.hdr, to try on."),
+    ] = False,
+) -> None:
+    """Try everything on a made-up scene.
+
+    Denoises it with every model and weight source, prints a table and draws demo.png.
+    """
+    from ...bench import demo as made_up
+
+    (made_up.write_scene if scene else made_up.run)(Path(folder), console.out)
+
+
+# Larger parts bring their own commands: each is a function (app) -> None.
+
+
+def noise(
+    source: In,
+    target: Out,
+    case: Annotated[int, typer.Option("--case", min=1, max=5, help="Noise case of the paper.")] = 5,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Same seed, same bytes.")] = 0,
+    clean: Annotated[
+        str | None, typer.Option("--clean", metavar="FILE", help="Write the scaled clean cube.")
+    ] = None,
+    truth: Annotated[
+        str | None, typer.Option("--truth", metavar="FILE.npz", help="Write the true noise.")
+    ] = None,
+    key: KeyOption = None,
+    axes: AxesOption = None,
+    nodata: NodataOption = None,
+    overwrite: OverwriteOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Make a clean cube noisy.
+
+    Each band is first scaled to [0, 1]; the output is float32.
+    """
+    import numpy as np
+
+    from ... import io
+    from ...cube import minmax_range
+    from ...testbed import noise as noises
+
+    if truth is not None and Path(truth).suffix.lower() != ".npz":
+        raise BadOption(f"the truth is written as .npz, not as {truth}")
+    check_places([target, clean, truth], overwrite, source)
+    cube = io.open_cube(source, key=key, axes=axes, nodata=nodata)
+    console.notes(cube, quiet)
+    unit = minmax_range(cube.data, cube.valid).to_unit(np.where(cube.valid, cube.data, 0))
+    unit = np.where(cube.valid, unit, np.float32(0))
+    dirty = noises.case(case, unit, np.random.default_rng(seed))
+    # Impulses and dead columns are 0, which may be the nodata value: NaN cannot be mistaken.
+    gaps = np.float32(np.nan)
+    noisy = as_float32(cube, np.where(cube.valid, dirty.y, gaps), None, cube.valid)
+    scaled = as_float32(cube, np.where(cube.valid, unit, gaps), None, cube.valid)
+    io.check_save(target, noisy)
+    if clean is not None:
+        io.check_save(clean, scaled)
+    io.save_cube(noisy, target, overwrite=overwrite)
+    if clean is not None:
+        io.save_cube(scaled, clean, overwrite=overwrite)
+    if truth is not None:
+        parts = {f.name: getattr(dirty.truth, f.name) for f in fields(dirty.truth)}
+        with io.atomic(truth, overwrite=overwrite) as tmp, open(tmp, "wb") as file:
+            np.savez_compressed(file, case=np.int64(case), seed=np.int64(seed), **parts)
+    if not quiet:
+        console.summary(
+            {
+                "noise": f"case {case}, {noises.CASES[case]}, seed {seed}",
+                "scaling": "each band min-max to [0, 1] before the noise",
+                "clean": clean,
+                "truth": truth,
+                "output": target,
+            }
+        )
+
+
+def score(
+    clean: Annotated[str, typer.Argument(metavar="CLEAN", help="The reference.")],
+    restored: Annotated[str, typer.Argument(metavar="RESTORED", help="What is judged.")],
+    scale: Annotated[
+        bool,
+        typer.Option(
+            "--scale/--no-scale", help="Map both with the band limits of CLEAN to [0, 1]."
+        ),
+    ] = False,
+    key: KeyOption = None,
+    axes: AxesOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare with the clean cube.
+
+    PSNR with peak 1, SSIM, SAM and ERGAS of a restored cube.
+    """
+    from ... import io
+    from ...testbed import metrics
+
+    a = io.open_cube(clean, key=key, axes=axes)
+    b = io.open_cube(restored, key=key, axes=axes)
+    values, others = _comparable(clean, a, restored, b, scale)
+    found = metrics.scores(values, others, valid=a.valid)
+    if as_json:
+        console.print_json({"clean": clean, "restored": restored, "scaled": scale, **found})
+        return
+    units = {"psnr": "dB", "sam": "degrees"}
+    console.table(
+        ("score", "mean"),
+        [(name, f"{value:.4f} {units.get(name, '')}".rstrip()) for name, value in found.items()],
+    )
+
+
+def _comparable(clean: str, a: Cube, restored: str, b: Cube, scale: bool) -> tuple[Any, Any]:
+    """Values of two cubes in the unit interval of the first."""
+    import numpy as np
+
+    from ...cube import minmax_range
+
+    if a.shape != b.shape:
+        raise BadInput(f"{clean} has (band, row, col) shape {a.shape}, {restored} {b.shape}")
+    lost = int(np.count_nonzero(a.valid & ~b.valid))
+    if lost:
+        raise BadInput(
+            f"{restored} has no value in {lost} voxels that {clean} has; mask them there"
+        )
+    if not a.valid.any():
+        raise BadInput(f"{clean} has no valid voxel to compare with")
+    if scale:
+        limits = minmax_range(a.data, a.valid)
+        return limits.to_unit(a.data), limits.to_unit(b.data)
+    known = a.data[a.valid]
+    low, high = float(known.min()), float(known.max())
+    if low < -1e-3 or high > 1 + 1e-3:
+        raise BadInput(
+            f"{clean} spans {low:g} to {high:g}, and the scores are for data in [0, 1]; add --scale"
+        )
+    middle = float(np.median(b.data[a.valid]))
+    if not -1 <= middle <= 2:
+        raise BadInput(
+            f"{restored} is not in the units of {clean}: its median is {middle:g}, and {clean} "
+            f"spans {low:g} to {high:g}"
+        )
+    return a.data, b.data
+
+
+def audit(
+    source: In,
+    restored: Annotated[str, typer.Argument(metavar="OUT", help="The same cube, denoised.")],
+    weights: WeightsOption = "N+T+TS",
+    picture: Annotated[
+        str | None,
+        typer.Option("--map", metavar="PNG", help="Draw how much every pixel was changed."),
+    ] = None,
+    range_: RangeOption = "auto",
+    key: KeyOption = None,
+    axes: AxesOption = None,
+    nodata: NodataOption = None,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Was it only noise? Looks at what denoising took away, weighted and whitened, band by band.
+
+    Noise alone has mean 0, variance about 1 and no correlation of neighbours.
+    """
+    from ... import io
+    from ...pipeline import audit as look
+    from ...pipeline import predict_weights
+
+    check_places([picture], overwrite)
+    limits = parse_range(range_)
+    a = io.open_cube(source, key=key, axes=axes, nodata=nodata)
+    b = io.open_cube(restored, key=key, axes=axes, nodata=nodata)
+    found = look(a, b, predict_weights(a, weights, range=limits), limits)
+    if picture is not None:
+        found.save_map(picture, overwrite=overwrite)
+    if as_json:
+        facts = {"input": source, "output": restored, "weights": weights, "map": picture}
+        console.print_json({**facts, **found.as_dict()})
+        return
+    rows = [
+        (
+            f"band {f.band}",
+            f"mean {f.mean:+.3f}, variance {f.variance:.2f}, correlation of neighbours "
+            f"{f.autocorrelation:+.3f}" + ("; structured: removed signal?" if f.structured else ""),
+        )
+        for f in found.bands
+    ]
+    console.table(("band", "whitened residual"), rows)
+    count = len(found.structured)
+    console.out.print(
+        f"{count} of {len(found.bands)} bands have a structured residual"
+        + (": signal may have been removed there" if count else ""),
+        markup=False,
+    )

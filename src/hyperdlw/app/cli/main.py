@@ -1,0 +1,124 @@
+"""The command ``hyperdlw``: parse, call, print.
+
+Commands import what they need when they run: torch takes seconds, and ``hyperdlw --help`` should not.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from ... import __version__
+from ...errors import DlwError
+from . import console
+from .bench import register as register_bench
+from .commands import register as register_commands
+from .train import register as register_train
+from .train_denoiser import register as register_train_denoiser
+from .train_rival import register as register_train_rival
+from .view import register as register_view
+
+app = typer.Typer(
+    name="hyperdlw",
+    help="Hyperspectral denoising: variational models whose data term is weighted by a network.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    epilog="First steps: 'hyperdlw demo --scene', then 'hyperdlw denoise out/noisy.hdr out/restored.hdr'.",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        console.out.print(f"hyperdlw {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def hyperdlw(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug",
+            help="Show where an error comes from (anywhere on the line; HYPERDLW_DEBUG=1).",
+        ),
+    ] = False,
+) -> None:
+    """Hyperspectral denoising: variational models whose data term is weighted by a network."""
+
+
+# Every part brings its commands: each is a function (app) -> None.
+PARTS: tuple[Callable[[typer.Typer], None], ...] = (
+    register_commands,
+    register_train,
+    register_train_rival,
+    register_train_denoiser,
+    register_bench,
+    register_view,
+)
+for register in PARTS:
+    register(app)
+
+
+# --- errors
+
+# typer carries its own copy of click since 0.26; this is the class in either.
+_UsageError: Any = typer.BadParameter.__base__
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; returns the exit code, with every error told in one sentence."""
+    debug = "--debug" in arguments or os.environ.get("HYPERDLW_DEBUG", "") not in ("", "0")
+    rest = [a for a in arguments if a != "--debug"]
+    try:
+        code = typer.main.get_command(app).main(rest, prog_name="hyperdlw", standalone_mode=False)
+        return code if isinstance(code, int) else console.OK
+    except (KeyboardInterrupt, typer.Abort):
+        console.complain("interrupted")
+        return console.INTERRUPTED
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        return _explain(error)
+
+
+def _explain(error: Exception) -> int:
+    if isinstance(error, DlwError):
+        console.complain(str(error))
+        return error.exit_code
+    if isinstance(error, _UsageError):
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "hyperdlw"
+        message = error.format_message().rstrip(".")
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(message, file=sys.stderr)
+        else:
+            console.complain(f"{message}; see '{command} --help'")
+        return console.USAGE
+    # torch reports a failed allocation as a RuntimeError.
+    if isinstance(error, MemoryError) or "allocate memory" in str(error):
+        console.complain(
+            "not enough memory for this cube; cut out a smaller part, or use a larger machine"
+        )
+        return console.RESOURCE
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    console.complain(f"unexpected {what}; run with --debug to see where")
+    return console.UNEXPECTED
+
+
+def main() -> None:
+    """Entry point of the script ``hyperdlw``."""
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Options and checks that several commands share."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from ...errors import BadOption
+
+if TYPE_CHECKING:
+    from ...cube import Cube
+    from ...pipeline import Range, Strength
+
+
+class ScheduleChoice(StrEnum):
+    paper = "paper"
+    converged = "converged"
+
+
+# --- options that several commands share
+
+In = Annotated[str, typer.Argument(metavar="IN", help="Cube to read: a file or a PNG folder.")]
+Out = Annotated[str, typer.Argument(metavar="OUT", help="File to write; its ending is the format.")]
+ModelOption = Annotated[
+    str, typer.Option("--model", "-m", help="What is clean: see 'hyperdlw models'.")
+]
+WeightsOption = Annotated[
+    str,
+    typer.Option(
+        "--weights",
+        "-w",
+        help="Network ('hyperdlw nets'), formula, file with weights or a mask; 'a*b' multiplies; "
+        "'original': none, and the model as published.",
+    ),
+]
+StrengthOption = Annotated[
+    float, typer.Option("--strength", help="1 is the published setting; larger is smoother.")
+]
+RankOption = Annotated[
+    str | None,
+    typer.Option(
+        "--rank", metavar="N|auto", help="Rank, of models that have one; 'auto' estimates it."
+    ),
+]
+DenoiserOption = Annotated[
+    str | None,
+    typer.Option(
+        "--denoiser",
+        metavar="NAME|FILE",
+        help="Denoiser of pnp (eigen), or of fasthymix (framelet, gauss); a file with one.",
+    ),
+]
+AutoStrengthOption = Annotated[
+    str,
+    typer.Option(
+        "--strength",
+        metavar="NUMBER|auto",
+        help="1 is the published setting; larger is smoother; auto: smallest estimated risk.",
+    ),
+]
+ScheduleOption = Annotated[
+    ScheduleChoice,
+    typer.Option("--schedule", help="Steps the networks were trained with, or to a tolerance."),
+]
+RangeOption = Annotated[
+    str,
+    typer.Option(
+        "--range",
+        metavar="auto|minmax|LO,HI",
+        help="Values that become 0 and 1: of the signal, of the data, or given ('0,1').",
+    ),
+]
+KeyOption = Annotated[str | None, typer.Option("--key", help="Variable, where a file has several.")]
+AxesOption = Annotated[
+    str | None, typer.Option("--axes", help="Stored order of band, row, column, such as 'rcb'.")
+]
+NodataOption = Annotated[
+    float | None, typer.Option("--nodata", help="Stored value that means 'not measured'.")
+]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Most memory to use, such as 2G; larger cubes are worked on in tiles.",
+    ),
+]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace existing outputs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+StrictOption = Annotated[
+    bool,
+    typer.Option("--strict", help="Exit with 3 and write nothing if the solver falls short."),
+]
+
+
+def check_places(paths: Sequence[str | None], overwrite: bool, source: str = "") -> None:
+    """Refuse outputs that could not be written, before anything is read."""
+    from ... import io
+    from ...io import check_output, ending_format
+
+    given = [p for p in paths if p is not None]
+    if len({os.path.realpath(p) for p in given}) < len(given):
+        raise BadOption(f"two outputs have the same name: {', '.join(given)}")
+    for path in given:
+        form = ending_format(path) if source else None
+        if form is not None:
+            io.check_place(path, form, overwrite)
+            continue
+        # An input that is a folder of bands is written as one, unless the ending says otherwise.
+        folder = path.endswith("/") or (not Path(path).suffix and Path(source).is_dir())
+        check_output(path, overwrite=overwrite, directory=folder and source != "")
+
+
+def as_float32(cube: Cube, data: Any, key: str | None, valid: Any = None) -> Cube:
+    """Another quantity on the pixels of a cube, stored as it is, in float32."""
+    import numpy as np
+
+    plain = replace(cube.encoding, dtype="float32", scale=1.0, offset=0.0, nodata=None, key=key)
+    mask = np.ones(cube.shape, bool) if valid is None else valid
+    scales = ("band_scales", "band_offsets", "nodata_is_nan", "data_array")  # of the cube's numbers
+    about = {k: v for k, v in cube.metadata.items() if k not in scales}
+    return replace(cube, data=data.astype(np.float32), valid=mask, encoding=plain, metadata=about)
+
+
+def parse_range(text: str) -> Range:
+    """'auto', 'minmax', or two numbers with a comma or a blank between them."""
+    if text == "auto":
+        return "auto"
+    if text == "minmax":
+        return "minmax"
+    try:
+        low, high = (float(part) for part in text.replace(",", " ").split())
+    except ValueError:
+        raise typer.BadParameter(
+            f"--range is auto, minmax or two numbers such as '0,1', not '{text}'"
+        ) from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise BadOption(f"--range needs two numbers, the lower one first, not '{text}'")
+    return low, high
+
+
+def parse_rank(text: str | None) -> int | Literal["auto"] | None:
+    """'auto', a whole number, or nothing."""
+    if text is None:
+        return None
+    if text == "auto":
+        return "auto"
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise typer.BadParameter(f"--rank is a whole number from 1, or auto, not '{text}'")
+    return int(text)
+
+
+def parse_strength(text: str) -> Strength:
+    """'auto' or a number."""
+    if text == "auto":
+        return "auto"
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"--strength is a number or auto, not '{text}'") from None

@@ -1,0 +1,260 @@
+"""Files made from a session: the restored cube, the weights, a picture and a report."""
+
+from __future__ import annotations
+
+import html
+import io as streams
+import json
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...cube import Cube
+from ...errors import BadOption, DlwError
+from ...io import atomic, check_save, save_cube
+from ...pipeline import colour_bands, data_url, heat, pseudo_colour, stretch
+from ..cli.options import as_float32
+from .session import Absent, Session
+
+if TYPE_CHECKING:
+    from ...pipeline import Result
+
+RGB = NDArray[np.uint8]
+Pins = Sequence[tuple[int, int]]
+
+KINDS = ("restored", "weights", "picture", "report")
+MOST_PIXELS = 2048
+"""Longest side of an exported picture's panel; larger images lose rows and columns, evenly."""
+
+
+SMALLEST = 240
+"""Side that the panels of tiny images are brought near to, by whole factors."""
+
+
+def make(
+    session: Session, kind: str, folder: Path, bands: Sequence[int] = (), pins: Pins = ()
+) -> Path:
+    """Write one export into an empty folder; the result is always a single file.
+
+    Args:
+        kind: one of ``KINDS``.
+        folder: a fresh temporary folder.
+        bands: red, green and blue of pictures.
+        pins: pixels (row, col) whose spectra the report shows.
+    """
+    result = _result(session)
+    stem = _stem(session.name)
+    if kind == "picture":
+        path = folder / f"{stem}-picture.png"
+        path.write_bytes(picture_png(result, bands))
+        return path
+    if kind == "report":
+        path = folder / f"{stem}-report.html"
+        path.write_text(report_html(session, bands, pins), encoding="utf-8")
+        return path
+    cube = _cube_of(result, kind)
+    path = folder / f"{stem}-{kind}{ending(session.name, cube)}"
+    save_cube(cube, path)
+    made = sorted(p for p in folder.rglob("*") if p.is_file())
+    if made == [path]:
+        return path
+    # A format of several files (a folder of bands, a header beside its data) is sent as one.
+    packed = folder / f"{path.stem}.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        for file in made:
+            archive.write(file, file.relative_to(folder))
+    return packed
+
+
+def write_beside(
+    session: Session, kind: str, bands: Sequence[int] = (), pins: Pins = ()
+) -> tuple[Path, int]:
+    """Write one export to OUT or next to it; returns the path and the number of clipped voxels."""
+    if session.target is None:
+        raise Absent("no output was named when the program started; use the downloads")
+    result, target = _result(session), session.target
+    over = session.overwrite
+    if kind in ("picture", "report"):
+        last = "-picture.png" if kind == "picture" else "-report.html"
+        path = target.with_name(target.stem + last)
+        data = (
+            picture_png(result, bands)
+            if kind == "picture"
+            else report_html(session, bands, pins).encode()
+        )
+        with atomic(path, overwrite=over) as tmp:
+            tmp.write_bytes(data)
+        return path, 0
+    cube = _cube_of(result, kind)
+    path = target
+    if kind == "weights":
+        path = target.with_name(f"{target.stem}-weights{ending(target.name, cube)}")
+    return path, save_cube(cube, path, overwrite=over)
+
+
+def ending(name: str, cube: Cube) -> str:
+    """The ending of an output like the input, or .npz if that format cannot hold this cube."""
+    suffix = Path(name).suffix
+    try:
+        check_save(f"x{suffix}", cube)
+    except DlwError:
+        return ".npz"
+    return suffix
+
+
+def picture_png(result: Result, bands: Sequence[int] = ()) -> bytes:
+    """Noisy, restored and mean weight side by side, each with its name above."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    panels = list(_panels(result, bands).items())
+    rows, cols, _ = panels[0][1].shape
+    size = max(12, min(28, cols // 18))
+    head, gap = 2 * size, max(4, cols // 60)
+    page = Image.new("RGB", (3 * cols + 4 * gap, rows + head + gap), "white")
+    draw = ImageDraw.Draw(page)
+    font = ImageFont.load_default(size)
+    for i, (name, rgb) in enumerate(panels):
+        left = gap + i * (cols + gap)
+        draw.text((left, head // 4), name, fill=(40, 44, 52), font=font)
+        page.paste(Image.fromarray(rgb), (left, head))
+    memory = streams.BytesIO()
+    page.save(memory, "PNG", compress_level=6)
+    return memory.getvalue()
+
+
+def report_html(session: Session, bands: Sequence[int] = (), pins: Pins = ()) -> str:
+    """One page without any reference to the outside: pictures, spectra, weights, settings."""
+    result, cube = _result(session), session.cube
+    r = result.report
+    figures = "".join(
+        f"<figure><img src='{data_url(_small(rgb))}' alt='{name}'>"
+        f"<figcaption>{name}</figcaption></figure>"
+        for name, rgb in _panels(result, bands).items()
+    )
+    x = np.arange(cube.bands) if cube.wavelengths is None else cube.wavelengths
+    axis = "band" if cube.wavelengths is None else "wavelength (nm)"
+    known = (result.weights > 0).sum(axis=(1, 2))
+    mean = result.weights.sum(axis=(1, 2)) / np.maximum(known, 1)
+    plots = [("Mean weight of every band", _svg(x, {"weight": mean}, axis))]
+    for row, col in pins:
+        values = session.spectrum(row, col)
+        lines = {k: np.array(values[k], float) for k in ("noisy", "restored")}
+        plots.append((f"Spectrum at row {row}, column {col}", _svg(x, lines, axis)))
+    charts = "".join(f"<section><h2>{html.escape(t)}</h2>{s}</section>" for t, s in plots)
+    rows = {
+        "File": session.name,
+        "Bands, rows, columns": " × ".join(map(str, r.shape)),
+        "Model": f"{r.model}, strength {r.strength:g}",
+        "Weights": r.weights,
+        "Bands used": f"{r.bands_used} of {r.shape[0]}",
+        "Weight below 0.1": f"{100 * r.down_weighted:.1f} % of the voxels",
+        "Steps": f"{r.steps}" + ("" if r.converged else " (not converged)"),
+        "Seconds": f"{r.seconds.get('total', 0):.1f}",
+    }
+    table = "".join(
+        f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in rows.items()
+    )
+    full = html.escape(json.dumps(r.as_dict(), indent=2, default=str))
+    return (
+        "<!doctype html><html lang='en'><meta charset='utf-8'>"
+        f"<title>{html.escape(session.name)}: restored with hyperdlw</title><style>{_STYLE}</style>"
+        f"<h1>{html.escape(session.name)}</h1><div class='row'>{figures}</div>"
+        f"<table>{table}</table>{charts}"
+        f"<details><summary>Everything that was recorded</summary><pre>{full}</pre></details></html>"
+    )
+
+
+_STYLE = (
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:1080px;margin:2rem auto;padding:0 1rem;"
+    "color:#1d2129}h1{font-size:1.4rem}h2{font-size:1rem;margin:1.5rem 0 .25rem}"
+    ".row{display:flex;gap:1rem;flex-wrap:wrap}figure{margin:0;flex:1 1 300px}"
+    "img{width:100%;image-rendering:pixelated}figcaption{color:#5a6270}"
+    "th{text-align:left;font-weight:500;color:#5a6270;padding-right:2rem}table{margin:1rem 0}"
+    "svg text{font:11px system-ui,sans-serif;fill:#5a6270}pre{overflow:auto}"
+)
+
+
+def _svg(x: NDArray[Any], lines: dict[str, NDArray[Any]], axis: str) -> str:
+    """A line plot as SVG; gaps where a value is missing."""
+    width, height, left, bottom, top = 1040.0, 240.0, 60.0, 34.0, 18.0
+    values = np.concatenate([v[np.isfinite(v)] for v in lines.values()])
+    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
+    high = high if high > low else low + 1.0
+    x0, x1 = float(np.min(x)), float(np.max(x))
+    x1 = x1 if x1 > x0 else x0 + 1.0
+
+    def across(v: Any) -> Any:
+        return left + (v - x0) / (x1 - x0) * (width - left - 8)
+
+    def up(v: Any) -> Any:
+        return height - bottom - (v - low) / (high - low) * (height - bottom - top)
+
+    parts = [f"<svg viewBox='0 0 {width:g} {height:g}' role='img'>"]
+    for v in (low, (low + high) / 2, high):
+        parts.append(
+            f"<line x1='{left}' x2='{width}' y1='{up(v):.1f}' y2='{up(v):.1f}' stroke='#e3e6ea'/>"
+            f"<text x='{left - 6}' y='{up(v) + 4:.1f}' text-anchor='end'>{v:.3g}</text>"
+        )
+    for v, anchor in ((x0, "start"), ((x0 + x1) / 2, "middle"), (x1, "end")):
+        parts.append(
+            f"<text x='{across(v):.1f}' y='{height - 18}' text-anchor='{anchor}'>{v:.4g}</text>"
+        )
+    parts.append(f"<text x='{width / 2}' y='{height - 3}' text-anchor='middle'>{axis}</text>")
+    colours = ("#9aa3af", "#0b63c5") if len(lines) == 2 else ("#0b63c5",)
+    for i, ((name, line), colour) in enumerate(zip(lines.items(), colours, strict=True)):
+        path, pen = [], "M"
+        for a, b in zip(x, line, strict=True):
+            if not np.isfinite(b):
+                pen = "M"
+                continue
+            path.append(f"{pen}{across(a):.1f} {up(b):.1f}")
+            pen = "L"
+        parts.append(
+            f"<path d='{''.join(path)}' fill='none' stroke='{colour}' stroke-width='1.5'/>"
+        )
+        parts.append(f"<text x='{left + 8 + 80 * i}' y='12' style='fill:{colour}'>{name}</text>")
+    return "".join([*parts, "</svg>"])
+
+
+def _panels(result: Result, bands: Sequence[int]) -> dict[str, RGB]:
+    """All three at the same size, the images with the stretch of the restored one."""
+    chosen = colour_bands(result.cube) if len(bands) != 3 else (bands[0], bands[1], bands[2])
+    if not all(0 <= b < result.cube.bands for b in chosen):
+        raise BadOption(f"bands are numbered from 0 to {result.cube.bands - 1}")
+    limits = stretch(result.cube, chosen)
+    used = np.maximum((result.weights > 0).sum(axis=0), 1)
+    panels = {
+        "noisy": pseudo_colour(result.noisy, chosen, limits),
+        "restored": pseudo_colour(result.cube, chosen, limits),
+        "mean weight": heat(result.weights.sum(axis=0) / used),
+    }
+    return {k: _small(v, MOST_PIXELS) for k, v in panels.items()}
+
+
+def _small(rgb: RGB, side: int = 640) -> RGB:
+    """At most ``side`` pixels; tiny images are enlarged, so that their pixels and names are seen."""
+    longest = max(rgb.shape[:2])
+    step, times = -(-longest // side), max(1, SMALLEST // longest)
+    return np.ascontiguousarray(rgb[::step, ::step].repeat(times, axis=0).repeat(times, axis=1))
+
+
+def _cube_of(result: Result, kind: str) -> Cube:
+    if kind == "restored":
+        return result.cube
+    return as_float32(result.noisy, result.weights, "weights")
+
+
+def _result(session: Session) -> Result:
+    if session.result is None:
+        raise Absent("there is nothing to export before the first run")
+    return session.result
+
+
+def _stem(name: str) -> str:
+    """The file's name without its ending, and without anything a header could not carry."""
+    kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in Path(name).stem)
+    return kept.strip(".") or "cube"

@@ -1,0 +1,361 @@
+"""The page's server: one cube, one address on 127.0.0.1 with a secret in it.
+
+Every address starts with the token. Layers, exports and static files are looked up in fixed
+tables; nothing a browser sends is ever part of a path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import os
+import re
+import shutil
+import socket
+import tempfile
+import webbrowser
+from collections.abc import AsyncIterator, Callable
+from importlib.resources import files
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import (
+    FileResponse,
+    JSONResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ...errors import BadOption, DlwError, OutputExists
+from . import exports
+from .choices import Unready
+from .job import Busy, Wish
+from .session import Absent, Session
+
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+LARGEST_BODY = 4096
+MOST_REQUESTS = 64
+MOST_LISTENERS = 8
+MOST_PINS = 12
+TICK = 0.15
+"""Seconds between looks at the job."""
+GRACE = 5.0
+"""Seconds a job goes on after the last page was closed; a reload takes less."""
+
+
+class TooMuch(DlwError):
+    """More than the server is willing to do at once."""
+
+
+class Guard:
+    """Turns away what is not from our own page: foreign host or origin, wrong token, floods.
+
+    The address 127.0.0.1 alone does not protect: any web site may send requests to it, and one that
+    points its own name at 127.0.0.1 may read the answers. The host check stops the second, the token
+    both.
+    """
+
+    def __init__(self, app: ASGIApp, token: str, hosts: frozenset[str]) -> None:
+        self.app, self.token, self.hosts = app, token.encode(), hosts
+        self.open = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        refused = self._refuse(scope)
+        if refused is not None:
+            await JSONResponse({"error": refused[1]}, refused[0], HEADERS)(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                extra = [(k.lower().encode(), v.encode()) for k, v in HEADERS.items()]
+                message["headers"] = [*message["headers"], *extra]
+            await send(message)
+
+        self.open += 1
+        try:
+            await self.app(scope, receive, send_guarded)
+        finally:
+            self.open -= 1
+
+    def _refuse(self, scope: Scope) -> tuple[int, str] | None:
+        headers = scope["headers"]
+        host = [v.decode("latin-1") for k, v in headers if k == b"host"]
+        if len(host) != 1 or host[0] not in self.hosts:
+            return 421, "this server answers to its own address only"
+        origin = [v.decode("latin-1") for k, v in headers if k == b"origin"]
+        if any(o != f"http://{host[0]}" for o in origin):
+            return 403, "requests from other pages are refused"
+        given = str(scope["path"]).split("/")[1].encode("utf-8", "surrogateescape")
+        if not hmac.compare_digest(given, self.token):
+            return 403, "the address lacks the token; use the one that hyperdlw view printed"
+        if self.open >= MOST_REQUESTS:
+            return 429, "too many requests at once"
+        return None
+
+
+def build_app(session: Session, token: str, hosts: frozenset[str]) -> ASGIApp:
+    """The application for one session."""
+    page = {p.name: p.read_bytes() for p in files(__package__).joinpath("static").iterdir()}
+    exporting = asyncio.Semaphore(2)
+
+    def static(name: str) -> Response:
+        if name not in page:
+            raise Absent("there is no such file")
+        return Response(page[name], media_type=TYPES[Path(name).suffix])
+
+    async def index(request: Request) -> Response:
+        return static("index.html")
+
+    async def asset(request: Request) -> Response:
+        return static(request.path_params["name"])
+
+    async def facts(request: Request) -> Response:
+        return JSONResponse({**session.facts(), **session.status()})
+
+    async def choices(request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(lambda: session.choices))
+
+    async def plane(request: Request) -> Response:
+        values = session.plane(
+            request.path_params["layer"], whole(request.path_params["band"], "a band")
+        )
+        return Response(
+            values.astype("<f4", copy=False).data.cast("B"),
+            media_type="application/octet-stream",
+        )
+
+    async def spectrum(request: Request) -> Response:
+        ask = request.query_params
+        return JSONResponse(
+            session.spectrum(whole(ask.get("row"), "a row"), whole(ask.get("col"), "a column"))
+        )
+
+    async def status(request: Request) -> Response:
+        return JSONResponse(session.status())
+
+    async def start(request: Request) -> Response:
+        wanted = await body(request)
+        known = await run_in_threadpool(lambda: session.choices)
+        return JSONResponse(session.start(Wish.parse(wanted, known)).as_dict(), 202)
+
+    async def cancel(request: Request) -> Response:
+        session.cancel()
+        return JSONResponse(session.status())
+
+    async def events(request: Request) -> Response:
+        if session.listeners >= MOST_LISTENERS:
+            raise TooMuch("the page is open too often")
+
+        async def stream() -> AsyncIterator[str]:
+            session.listeners += 1
+            last, quiet = "", 0.0
+            try:
+                while not session.closing and not await request.is_disconnected():
+                    now = json.dumps(session.status())
+                    if now != last or quiet > 5:
+                        yield f"data: {now}\n\n"
+                        last, quiet = now, 0.0
+                    await asyncio.sleep(TICK)
+                    quiet += TICK
+            finally:
+                session.listeners -= 1
+                asyncio.get_running_loop().call_later(GRACE, session.abandon)
+
+        return StreamingResponse(stream(), media_type="text/event-stream")
+
+    async def export(request: Request) -> Response:
+        kind = kind_of(request)
+        bands, pins = view_of(request, session)
+        if exporting.locked():
+            raise TooMuch("two exports are being made; wait for one of them")
+        async with exporting:
+            folder = Path(tempfile.mkdtemp(prefix="hyperdlw-view-"))
+            try:
+                path = await run_in_threadpool(exports.make, session, kind, folder, bands, pins)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+        gone = BackgroundTask(shutil.rmtree, folder, ignore_errors=True)
+        return FileResponse(path, filename=path.name, background=gone)
+
+    async def save(request: Request) -> Response:
+        kind = kind_of(request)
+        bands, pins = view_of(request, session)
+        if exporting.locked():
+            raise TooMuch("two exports are being made; wait for one of them")
+        async with exporting:
+            path, clipped = await run_in_threadpool(
+                exports.write_beside, session, kind, bands, pins
+            )
+        return JSONResponse({"written": path.name, "clipped": clipped})
+
+    base = f"/{token}"
+    app = Starlette(
+        routes=[
+            Route(f"{base}/", index),
+            Route(f"{base}/static/{{name}}", asset),
+            Route(f"{base}/api/cube", facts),
+            Route(f"{base}/api/choices", choices),
+            Route(f"{base}/api/band/{{layer}}/{{band}}", plane),
+            Route(f"{base}/api/spectrum", spectrum),
+            Route(f"{base}/api/status", status),
+            Route(f"{base}/api/job", start, methods=["POST"]),
+            Route(f"{base}/api/cancel", cancel, methods=["POST"]),
+            Route(f"{base}/api/events", events),
+            Route(f"{base}/api/export/{{kind}}", export),
+            Route(f"{base}/api/save/{{kind}}", save, methods=["POST"]),
+        ],
+        exception_handlers={DlwError: explain},
+    )
+    return Guard(app, token, hosts)
+
+
+CODES: tuple[tuple[type[DlwError], int], ...] = (
+    (Absent, 404),
+    (Busy, 409),
+    (OutputExists, 409),
+    (TooMuch, 429),
+    (Unready, 503),
+)
+
+
+async def explain(request: Request, error: Exception) -> Response:
+    """Every error on purpose has its code and its sentence."""
+    code = next((c for kind, c in CODES if isinstance(error, kind)), 400)
+    return JSONResponse({"error": str(error)}, code)
+
+
+def whole(text: str | None, what: str) -> int:
+    """A number from 0 to 999 999 999, and nothing else.
+
+    >>> whole("12", "a band")
+    12
+    """
+    if text is None or not re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
+        raise BadOption(f"{what} is a whole number from 0")
+    return int(text)
+
+
+def kind_of(request: Request) -> str:
+    kind: str = request.path_params["kind"]
+    if kind not in exports.KINDS:
+        raise Absent(f"there is no such export; there are {', '.join(exports.KINDS)}")
+    return kind
+
+
+def view_of(request: Request, session: Session) -> tuple[list[int], list[tuple[int, int]]]:
+    """Colour bands (``bands=3,2,1``) and pinned pixels (``pins=4,5;6,7``) of an export."""
+    bands = [whole(b, "a band") for b in request.query_params.get("bands", "").split(",") if b]
+    if len(bands) not in (0, 3) or any(b >= session.cube.bands for b in bands):
+        raise BadOption(f"a picture shows three bands of 0 to {session.cube.bands - 1}")
+    pins = []
+    for pin in [p for p in request.query_params.get("pins", "").split(";") if p][:MOST_PINS]:
+        row, _, col = pin.partition(",")
+        pins.append((whole(row, "a row"), whole(col, "a column")))
+    return bands, pins
+
+
+async def body(request: Request) -> Any:
+    """The JSON of a small request."""
+    held = b""
+    async for chunk in request.stream():
+        held += chunk
+        if len(held) > LARGEST_BODY:
+            raise BadOption(f"a request has at most {LARGEST_BODY} bytes")
+    try:
+        return json.loads(held)
+    except (ValueError, RecursionError):
+        raise BadOption("a request is JSON") from None
+
+
+# --- running it
+
+
+class Server(uvicorn.Server):
+    """Ends its event streams before uvicorn waits for them."""
+
+    def __init__(self, config: uvicorn.Config, session: Session) -> None:
+        super().__init__(config)
+        self.session = session
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.session.end()
+        super().handle_exit(sig, frame)
+
+
+def listen(port: int) -> socket.socket:
+    """A socket on 127.0.0.1; port 0 takes any free one."""
+    if not 0 <= port <= 65535:
+        raise BadOption(f"--port is a number from 0 to 65535, not {port}")
+    # asyncio turns Nagle's algorithm off only for sockets that name their protocol; with it an answer
+    # of two packets waits 40 ms for the browser's acknowledgement of the first.
+    place = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        place.bind(("127.0.0.1", port))
+    except OSError as error:
+        place.close()
+        raise BadOption(
+            f"port {port} is not free ({error.strerror}); choose another with --port"
+        ) from None
+    return place
+
+
+def serve(
+    session: Session, token: str, port: int, browser: bool, ready: Callable[[str], None]
+) -> None:
+    """Serve one session until Ctrl-C; ``ready`` is called with the address."""
+    place = listen(port)
+    number = place.getsockname()[1]
+    hosts = frozenset({f"127.0.0.1:{number}", f"localhost:{number}"})
+    config = uvicorn.Config(
+        build_app(session, token, hosts),
+        # What goes wrong on purpose is said in the answer; a closed tab is nothing to report.
+        log_level="error" if os.environ.get("HYPERDLW_DEBUG", "") not in ("", "0") else "critical",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=3,
+        ws="none",
+    )
+    address = f"http://127.0.0.1:{number}/{token}/"
+    ready(address)
+    if browser:
+        # The socket queues the browser's first request until the server takes it.
+        place.listen(128)
+        webbrowser.open(address)
+    try:
+        Server(config, session).run(sockets=[place])
+    except KeyboardInterrupt:
+        pass  # uvicorn repeats the signal after it has shut down
+    finally:
+        session.close()
+        place.close()

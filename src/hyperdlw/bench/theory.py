@@ -1,0 +1,210 @@
+"""``hyperdlw bench theory``: does the divergence U rank the networks as the measured PSNR does?"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..errors import BadFile
+from ..io import atomic
+from ..networks import files as store
+from ..pipeline import theory
+from ..testbed import scenes
+from . import runner
+from .cases import Scene, centre
+from .report import own_targets
+from .tables import NETWORKS, REFERENCE, SIMPLE, Row
+
+EPSILONS = (0.1, theory.EPS)
+"""Lower limits of the weight at which U is compared: below 0.3 the second term alone decides."""
+
+TARGETS = SIMPLE.models
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One target: U and mean PSNR of every network, and their rank correlation.
+
+    ``rho`` is Spearman's, of -U with the PSNR: 1 if the smallest divergence is the best network.
+    """
+
+    whose: str
+    target: str
+    eps: float
+    divergence: dict[str, float]
+    psnr: dict[str, float]
+
+    @property
+    def rho(self) -> float:
+        return spearman([-self.divergence[n] for n in self.psnr], list(self.psnr.values()))
+
+
+def spearman(a: Sequence[float], b: Sequence[float]) -> float:
+    """Rank correlation (NaN for fewer than three pairs or without any variation).
+
+    >>> round(spearman([1, 2, 3, 4], [10, 30, 20, 40]), 3)
+    0.8
+    """
+    if len(a) < 3 or len(set(a)) == 1 or len(set(b)) == 1:
+        return float("nan")
+    from scipy.stats import spearmanr
+
+    return float(spearmanr(a, b).statistic)
+
+
+def divergences(
+    clean: Iterable[Scene], eps: float, targets: Sequence[str] = TARGETS
+) -> dict[tuple[str, str], float]:
+    """U of (network, target), mean over clean scenes."""
+    found: dict[tuple[str, str], list[float]] = {(n, t): [] for n in NETWORKS for t in targets}
+    for scene in clean:
+        x = torch.from_numpy(scene.data)
+        slope = {m: theory.subgradient(m, x) for m in {*targets, *TARGETS}}
+        for (network, target), values in found.items():
+            source = [slope[m] for m in own_targets(network)]
+            values.append(theory.lemma3(source, [slope[target]], eps) / x.numel())
+    return {k: statistics.fmean(v) for k, v in found.items()}
+
+
+def compare(records: Iterable[Mapping[str, Any]], clean: Sequence[Scene]) -> list[Comparison]:
+    """Every target and eps, for our networks and for the authors' where there are records."""
+    # A file may hold records of networks that have been replaced since.
+    shipped = {n: store.load(n).sha256[:16] for n in NETWORKS if n in store.names()}
+    rows = [
+        r
+        for r in records
+        if "psnr" in r
+        and r.get("strength") == 1.0
+        and r.get("source") == shipped.get(r["weights"], r.get("source"))
+    ]
+    found = []
+    for eps in EPSILONS:
+        u = divergences(clean, eps)
+        for whose in ("", REFERENCE):
+            for target in TARGETS:
+                psnr: dict[str, float] = {}
+                for n in NETWORKS:
+                    name = whose + n
+                    own = [r["psnr"] for r in rows if r["weights"] == name and r["model"] == target]
+                    if own:
+                        psnr[n] = statistics.fmean(own)
+                if len(psnr) >= 3:
+                    every = {n: u[n, target] for n in NETWORKS}
+                    found.append(Comparison(whose, target, eps, every, psnr))
+    return found
+
+
+def made_scenes(count: int = 2, side: int = 64) -> list[Scene]:
+    """Scenes made by code, for machines without data."""
+    return [
+        Scene(
+            f"synthetic {i}",
+            centre(scenes.synthetic(31, side, side, rng=np.random.default_rng(i)).data, None),
+        )
+        for i in range(count)
+    ]
+
+
+def measure(clean: Sequence[Scene], path: Path) -> list[dict[str, Any]]:
+    """Records of the seven networks on the three targets, noise cases 1 and 5."""
+    table = replace(SIMPLE, rows=tuple(Row(n) for n in NETWORKS), noise=(1, 5))
+    return runner.run(runner.plan(table, clean, (0,)), clean, path)
+
+
+def markdown(found: Sequence[Comparison], paper: Mapping[tuple[str, str, int], float]) -> str:
+    """The rank correlations as a table, and what they mean."""
+    lines = [
+        "# Does U rank the networks?",
+        "",
+        "Spearman's rank correlation of -U(source, target) with the mean PSNR of the seven networks.",
+        "",
+        "| networks | target | eps | rank correlation | smallest U | highest PSNR |",
+        "|---|---|---:|---:|---|---|",
+    ]
+    for c in found:
+        least = min(c.psnr, key=lambda n, c=c: c.divergence[n])  # type: ignore[misc]
+        best = max(c.psnr, key=lambda n, c=c: c.psnr[n])  # type: ignore[misc]
+        whose = "the authors'" if c.whose else "ours"
+        lines.append(f"| {whose} | {c.target} | {c.eps:g} | {c.rho:.2f} | {least} | {best} |")
+    known = {t: sum(1 for (_, m, _) in paper if m == t) for t in TARGETS}
+    most = max(known.values(), default=0)
+    lines += [
+        "",
+        f"The paper's own table is not compared: {most} of its seven networks are known to us per "
+        "target, and a rank correlation needs at least three.",
+        "U knows the models a network was trained with and not how well the training went, it is the same "
+        "for both directions of a transfer, and it depends on eps.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def figure(found: Sequence[Comparison]) -> Any:
+    """U against PSNR, one panel per target, at the last eps."""
+    from .demo import _figure
+
+    shown = [c for c in found if c.eps == EPSILONS[-1]]
+    page = _figure(figsize=(12, 4.3), dpi=110, facecolor="white")
+    axes = page.subplots(1, len(TARGETS))
+    for ax, target in zip(axes, TARGETS, strict=True):
+        for c in (c for c in shown if c.target == target):
+            colour, name = ("#8d99ae", "the authors'") if c.whose else ("#d1495b", "ours")
+            xs, ys = [c.divergence[n] for n in c.psnr], list(c.psnr.values())
+            ax.plot(xs, ys, "o", color=colour, ms=7, label=f"{name}, rank correlation {c.rho:.2f}")
+            if not c.whose:
+                # Neighbours get their names on different sides of the point.
+                for i, (x, y, n) in enumerate(sorted(zip(xs, ys, c.psnr, strict=True))):
+                    ax.annotate(
+                        n,
+                        (x, y),
+                        xytext=(2, -6) if i % 2 else (2, 6),
+                        va="top" if i % 2 else "bottom",
+                        rotation=-40 if i % 2 else 40,
+                        rotation_mode="anchor",
+                        textcoords="offset points",
+                        fontsize=9,
+                    )
+        ax.set_title(f"target {target}", fontsize=11)
+        ax.set_xlabel("U(source, target)", fontsize=10)
+        ax.margins(x=0.2, y=0.2)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.legend(fontsize=8, frameon=False, loc="lower left")
+    axes[0].set_ylabel("mean PSNR in dB", fontsize=10)
+    page.tight_layout()
+    return page
+
+
+def run(clean: Sequence[Scene] | None, records: Path | None, out: Path) -> list[Path]:
+    """Compare, and write ``theory.md`` and ``theory.png``; returns their paths.
+
+    Args:
+        clean: scenes at which U is taken; made by code when None.
+        records: JSONL of ``hyperdlw bench simple``; measured on the scenes when None.
+    """
+    clean = made_scenes() if clean is None else clean
+    out.mkdir(parents=True, exist_ok=True)
+    if records is None:
+        rows = measure(clean, out / "theory.jsonl")
+    elif not records.is_file():
+        raise BadFile(f"there is no file {records} with records of 'hyperdlw bench simple'")
+    else:
+        rows = list(runner.read_records(records).values())
+    found = compare(rows, clean)
+    if not found:
+        raise BadFile(
+            f"{records} holds no PSNR of at least three of the networks {', '.join(NETWORKS)}; "
+            "make it with 'hyperdlw bench simple'"
+        )
+    page = figure(found)
+    text, picture = out / "theory.md", out / "theory.png"
+    with atomic(text, overwrite=True) as tmp:
+        page_text = markdown(found, SIMPLE.paper) + "\n![theory](theory.png)\n"
+        Path(tmp).write_text(page_text, encoding="utf-8")
+    with atomic(picture, overwrite=True) as tmp:
+        page.savefig(tmp, format="png")
+    return [text, picture]

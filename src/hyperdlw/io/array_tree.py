@@ -1,0 +1,319 @@
+"""Trees of arrays (HDF5, NetCDF, Zarr): which one is the cube, and what the others say of it.
+
+Sensors put the wavelengths elsewhere in the tree, as a variable (EMIT, NEON) or as an attribute
+(PRISMA). One rule serves all: a list of numbers whose name speaks of wavelengths and whose length
+is that of an axis of the cube; that axis holds the bands.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cube import AXES, Encoding
+from ..errors import BadFile, unknown_name
+from .checks import check_cube, is_real
+from .metadata import fitting, from_text, nanometres, plain
+from .named_arrays import SeveralCubes, Variable, listing
+from .reader import CubeFile, Window, with_nodata
+
+CENTRES = re.compile(r"wavelength|(^|_)wl(s)?($|_)|band_?cent|centre?r?s?$|lambda|^list_cw_[a-z]+$")
+NO_CENTRES = re.compile(r"good|bad|fwhm|flag|uncert|unit|error|index|width")
+WIDTHS = re.compile(r"fwhm|^list_fwhm_[a-z]+$|full_?width")
+GOOD = re.compile(r"^good_?(wavelength|band)s?$|^bbl$|bad_?bands?_?list")
+SPECTRAL_DIMENSION = re.compile(r"band|wavelength|^wl|spectral|channel|lambda|^lam$")
+LONGEST = 100_000
+"""Entries of a believable list of wavelengths."""
+SMALL = 0.1
+"""A 3-D array below this part of the largest one is a preview, not a second cube."""
+STRUCTURE = (
+    "DIMENSION_LIST",
+    "REFERENCE_LIST",
+    "CLASS",
+    "NAME",
+    "_Netcdf4",
+    "_NC",
+    "DIMENSION_LABELS",
+)
+FILL = ("_FillValue", "missing_value", "Data_Ignore_Value", "nodata")
+OURS = (*FILL, "axes", "scale_factor", "add_offset", "Scale_Factor")
+
+
+@dataclass(frozen=True)
+class Node:
+    """One array of the tree."""
+
+    variable: Variable
+    load: Callable[[], NDArray[Any]] = field(repr=False)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    dimensions: tuple[str, ...] = ()
+
+    @property
+    def length(self) -> int | None:
+        """Number of entries of a list of numbers (axes of length 1 do not count)."""
+        if not is_real(self.variable.dtype):
+            return None
+        long = [n for n in self.variable.shape if n != 1]
+        return long[0] if len(long) == 1 else 1 if not long and self.variable.shape else None
+
+
+@dataclass(frozen=True)
+class Tree:
+    """All arrays by path (``a/b/c``), and the attributes of the groups ("" is the root)."""
+
+    path: Path
+    nodes: Mapping[str, Node]
+    groups: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def variables(self) -> dict[str, Variable]:
+        return {name: node.variable for name, node in self.nodes.items()}
+
+
+def choose(tree: Tree, key: str | None, notes: list[str]) -> str:
+    """The name of the cube: the one asked for, the only large 3-D array, or ``cube``."""
+    variables = tree.variables
+    if key is not None:
+        name = key.strip("/")
+        if name not in variables:
+            ends = [n for n in variables if n.endswith("/" + name)]
+            if len(ends) != 1:
+                raise unknown_name(f"variable in {tree.path}", key, variables)
+            name = ends[0]
+        check_cube(f"{name} in {tree.path}", variables[name].shape, variables[name].dtype)
+        return name
+    found = {name: v for name, v in variables.items() if v.is_candidate}
+    if "cube" in found:
+        return "cube"
+    if not found:
+        held = f"only {listing(variables)}" if variables else "it is empty"
+        raise BadFile(f"{tree.path} holds no 3-D array of real numbers, {held}; check the file")
+    largest = max(math.prod(v.shape) for v in found.values())
+    large = {n: v for n, v in found.items() if math.prod(v.shape) > SMALL * largest} or found
+    if len(large) > 1:
+        raise SeveralCubes(
+            f"{tree.path} holds several cubes ({listing(large)}); choose one with --key"
+        )
+    (name,) = large
+    check_cube(f"{name} in {tree.path}", large[name].shape, large[name].dtype)
+    if len(found) > 1:
+        others = ", ".join(n for n in found if n != name)
+        notes.append(f"the largest array, {name}, was taken (there are also {others[:200]})")
+    return name
+
+
+@dataclass(frozen=True)
+class List:
+    """A list of numbers found somewhere in the tree, as text."""
+
+    name: str
+    texts: list[str]
+    units: str | None
+
+
+def lists(tree: Tree, cube: str, wanted: re.Pattern[str], lengths: set[int]) -> list[List]:
+    """Lists whose name and length fit, the ones nearest to the cube first."""
+    found: list[tuple[int, List]] = []
+    for name, node in tree.nodes.items():
+        last = name.rpartition("/")[2].lower()
+        if name == cube or not _fits(last, wanted) or node.length not in lengths:
+            continue
+        values = np.asarray(node.load()).reshape(-1)
+        units = plain(node.attributes.get("units", node.attributes.get("Units")))
+        found.append((_distance(name, cube), List(name, _texts(values), _text(units))))
+    holders = {cube: tree.nodes[cube].attributes, **tree.groups}
+    for holder, attributes in holders.items():
+        if holder and not (cube == holder or cube.startswith(holder + "/")):
+            continue
+        for key, value in attributes.items():
+            values = np.asarray(value) if not isinstance(value, str | bytes) else np.zeros(0)
+            if not _fits(key.lower(), wanted) or values.dtype.kind not in "buif":
+                continue
+            if values.size in lengths and values.ndim > 0:
+                units = plain(attributes.get(f"{key}_units", attributes.get("wavelength_units")))
+                where = _distance(f"{holder}/{key}", cube)
+                found.append((where, List(f"{holder}@{key}", _texts(values), _text(units))))
+    return [entry for _, entry in sorted(found, key=lambda pair: pair[0])]
+
+
+def _fits(name: str, wanted: re.Pattern[str]) -> bool:
+    if wanted is CENTRES and NO_CENTRES.search(name):
+        return False
+    return wanted.search(name) is not None
+
+
+def _distance(name: str, cube: str) -> int:
+    """Steps from one place in the tree to another."""
+    a, b = name.split("/"), cube.split("/")
+    shared = 0
+    while shared < min(len(a), len(b)) and a[shared] == b[shared]:
+        shared += 1
+    return len(a) + len(b) - 2 * shared
+
+
+def _texts(values: NDArray[Any]) -> list[str]:
+    # str() of a float32 is its shortest form: 400.1 and not 400.1000061.
+    return [
+        str(value) if values.dtype.kind == "f" else str(int(value)) for value in values.reshape(-1)
+    ]
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def band_axis(tree: Tree, cube: str, axes: str | None) -> tuple[str, list[List]]:
+    """The stored order of the axes, and the lists of wavelengths that agree with it."""
+    node = tree.nodes[cube]
+    shape = node.variable.shape
+    if len(shape) == 2:
+        return axes or "brc", []
+    if axes is None:
+        said = plain(node.attributes.get("axes"))
+        axes = said if isinstance(said, str) and sorted(said) == sorted(AXES) else None
+    if axes is not None:
+        bands = shape[Encoding(axes=axes).axes.index("b")]
+        return axes, lists(tree, cube, CENTRES, {bands})
+    named = [i for i, d in enumerate(node.dimensions) if SPECTRAL_DIMENSION.search(d.lower())]
+    found = lists(tree, cube, CENTRES, set(shape))
+    if len(named) == 1:
+        at = named[0]
+    else:
+        # The nearest list decides; its length may be that of two axes.
+        places = [i for i, n in enumerate(shape) if found and n == len(found[0].texts)]
+        if len(places) != 1:
+            why = "two axes are as long as the wavelengths" if places else "no wavelengths tell"
+            raise BadFile(
+                f"{cube} in {tree.path} is {'x'.join(map(str, shape))} and {why} which axis holds "
+                "the bands; give the order with --axes, such as --axes rcb"
+            )
+        at = places[0]
+    order = "rc"[:at] + "b" + "rc"[at:]
+    return order, [entry for entry in found if len(entry.texts) == shape[at]]
+
+
+def open_tree(
+    tree: Tree,
+    window: Callable[[str, str], Window],
+    *,
+    format: str,
+    key: str | None,
+    axes: str | None,
+    nodata: float | None,
+    **more: Any,
+) -> CubeFile:
+    """Open the cube of a tree.
+
+    Args:
+        tree: what the file holds.
+        window: makes the window function of an array (name, axes).
+        format: name of the format, for the encoding.
+        key, axes, nodata: as for :func:`hyperdlw.io.open_cube`.
+        more: handed to :class:`CubeFile`.
+    """
+    notes: list[str] = []
+    name = choose(tree, key, notes)
+    node = tree.nodes[name]
+    order, centres = band_axis(tree, name, axes)
+    stored = node.variable.shape
+    if len(stored) == 2:
+        at = order.index("b")
+        stored = (*stored[:at], 1, *stored[at:])
+    bands, rows, cols = (stored[order.index(a)] for a in AXES)
+    metadata = _metadata(tree, name, bands, notes)
+    metadata["stored_ndim"] = len(node.variable.shape)
+    wavelengths = good = None
+    if centres:
+        wavelengths = nanometres(centres[0].texts, centres[0].units, notes)
+        notes.append(f"wavelengths are from {centres[0].name}")
+    for entry in lists(tree, name, WIDTHS, {bands})[:1]:
+        # Widths without a unit have that of the wavelengths.
+        units = entry.units or (centres[0].units if centres else None)
+        if units is None and wavelengths is not None:
+            units = "um" if float(centres[0].texts[0]) != wavelengths[0] else "nm"
+        widths = nanometres(entry.texts, units, notes, "fwhm")
+        if widths is not None:
+            metadata["fwhm"] = tuple(widths.tolist())
+    for entry in lists(tree, name, GOOD, {bands})[:1]:
+        good = np.array([float(text) for text in entry.texts]) != 0
+        notes.append(f"good bands are from {entry.name}")
+    if wavelengths is not None and (wavelengths <= 0).any():
+        unused = wavelengths <= 0
+        notes.append(f"{int(unused.sum())} bands have the wavelength 0 and were marked bad")
+        good = ~unused if good is None else good & ~unused
+    scale, offset = _scale(node, notes)
+    fill, said = _fill(node)
+    if said is not None:
+        metadata["nodata_from"] = f"'{said}' of {name}"
+        if fill is None:
+            metadata["nodata_is_nan"] = True
+    metadata["notes"] = tuple(n for n in notes if not (name == "cube" and " are from " in n))
+    dtype = np.dtype(node.variable.dtype).name
+    encoding = with_nodata(
+        Encoding(dtype, order, scale, offset, fill, format, name), metadata, nodata
+    )
+    return CubeFile(
+        tree.path,
+        (bands, rows, cols),
+        encoding,
+        window(name, order),
+        wavelengths,
+        np.ones(0, bool) if good is None else good,
+        metadata,
+        **more,
+    )
+
+
+def _number(value: Any) -> float | None:
+    array = np.asarray(value)
+    if array.dtype.kind not in "buif" or array.size != 1:
+        return None
+    return float(array.reshape(-1)[0])
+
+
+def _scale(node: Node, notes: list[str]) -> tuple[float, float]:
+    """value = stored * scale_factor + add_offset (CF), or stored / Scale_Factor (NEON)."""
+    words = {"scale_factor": 1.0, "add_offset": 0.0, "Scale_Factor": 1.0}
+    said = [_number(node.attributes.get(word, default)) for word, default in words.items()]
+    factor, offset, divisor = (math.nan if value is None else value for value in said)
+    if not all(map(math.isfinite, (factor, offset, divisor))) or 0.0 in (factor, divisor):
+        notes.append("the scale is 0 or no number and was not used")
+        return 1.0, 0.0
+    return factor / divisor, offset
+
+
+def _fill(node: Node) -> tuple[float | None, str | None]:
+    for name in FILL:
+        value = _number(node.attributes[name]) if name in node.attributes else None
+        if value is not None:
+            return (None if math.isnan(value) else value), name
+    return None, None
+
+
+def _metadata(tree: Tree, cube: str, bands: int, notes: list[str]) -> dict[str, Any]:
+    """What hyperdlw stored, or else the attributes of the root and of the cube."""
+    own = tree.nodes.get("metadata")
+    stored = plain(tree.groups.get("", {}).get("metadata"))
+    if own is not None and own.variable.dtype == "str":
+        stored = str(np.asarray(own.load()).reshape(-1)[0])
+    if isinstance(stored, str):
+        return from_text(stored, bands, notes)
+    kept: dict[str, Any] = {}
+    for where, attributes in (("", tree.groups.get("", {})), (cube, tree.nodes[cube].attributes)):
+        values = {
+            k: plain(v)
+            for k, v in attributes.items()
+            if not k.startswith(STRUCTURE) and not (where and k in OURS)
+        }
+        # A list as long as an image is no attribute of the cube.
+        small = {k: v for k, v in values.items() if v is not ... and len(str(v)) <= 20_000}
+        if small:
+            kept[where or "/"] = small
+    return fitting({"attributes": kept}, bands, notes) if kept else {}

@@ -1,0 +1,134 @@
+"""Atomic outputs: readers see the old file or the complete new one, never a part of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..errors import BadFile, OutputExists
+
+
+@contextmanager
+def atomic(
+    path: str | os.PathLike[str], *, overwrite: bool = False, directory: bool = False
+) -> Iterator[Path]:
+    """Give a temporary name beside ``path`` to write to, and move it into place at the end.
+
+    The temporary ``.<name>.<pid>.partial`` is synced to the disk before the move and removed if
+    anything fails, so an existing output stays as it was. A link is followed, not replaced.
+
+    Args:
+        path: the output; its folder must exist.
+        overwrite: replace an existing output (a folder is replaced with all it holds).
+        directory: make a folder; ``tmp`` is then an empty folder to fill.
+
+    Raises:
+        OutputExists: the output is there and ``overwrite`` is False.
+        BadFile: the folder is missing, or the system refuses to write (rights, disk full).
+
+    >>> import tempfile
+    >>> out = Path(tempfile.mkdtemp()) / "a.txt"
+    >>> with atomic(out) as tmp:
+    ...     _ = tmp.write_text("done")
+    >>> out.read_text(), len(list(out.parent.iterdir()))
+    ('done', 1)
+    """
+    check_output(path, overwrite=overwrite, directory=directory)
+    target = Path(os.path.realpath(path))
+    tmp = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        _remove(tmp)  # left by a killed process that had our number
+        if directory:
+            tmp.mkdir()
+        yield tmp
+        _sync(tmp)
+        # Another process may have finished the same output in the meantime.
+        check_output(path, overwrite=overwrite, directory=directory)
+        _move(tmp, target)
+        _sync_entry(target.parent)
+    except OSError as error:
+        raise BadFile(
+            f"cannot write {path}: {error.strerror or error}; "
+            "check the free space and the rights of its folder"
+        ) from error
+    finally:
+        # After a successful move there is nothing left to remove.
+        _remove(tmp)
+
+
+def check_output(
+    path: str | os.PathLike[str], *, overwrite: bool = False, directory: bool = False
+) -> None:
+    """Raise at once if ``path`` could not be written later: cheap to call before long work.
+
+    Args:
+        path, overwrite, directory: as for :func:`atomic`.
+
+    >>> check_output("no/such/folder/x.npy")
+    Traceback (most recent call last):
+    hyperdlw.errors.BadFile: there is no folder no/such/folder to write x.npy in; create it first
+    """
+    if "\0" in os.fspath(path):
+        raise BadFile(f"{os.fspath(path)!r} cannot be a file name; choose another output")
+    given = Path(path)
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise BadFile(
+            f"there is no folder {given.parent} to write {given.name} in; create it first"
+        )
+    if not os.path.lexists(target):
+        return
+    if target.is_dir() != directory:
+        kind = "a folder" if target.is_dir() else "a file"
+        raise BadFile(f"{path} is {kind} already; choose another output name")
+    if not overwrite:
+        raise OutputExists(f"{path} exists; choose another name or pass --overwrite")
+
+
+def _move(tmp: Path, target: Path) -> None:
+    if not target.is_dir():
+        os.replace(tmp, target)
+        return
+    # A full folder cannot be replaced in one step: put the old one aside, and back on failure.
+    old = tmp.with_suffix(".old")
+    _remove(old)
+    os.rename(target, old)
+    try:
+        os.rename(tmp, target)
+    except BaseException:
+        os.rename(old, target)
+        raise
+    _remove(old)
+
+
+def _sync(tmp: Path) -> None:
+    if tmp.is_dir():
+        for entry in tmp.iterdir():
+            _sync(entry)
+        _sync_entry(tmp)
+        return
+    with open(tmp, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _sync_entry(folder: Path) -> None:
+    """Make a rename inside ``folder`` durable (a folder can be opened for that on POSIX only)."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass  # some network file systems refuse; the data itself is synced
+    finally:
+        os.close(handle)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,162 @@
+"""What every reader needs: errors as one sentence, and doubt about sizes a header promises."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import BadFile, DlwError, OutOfResources
+
+MAX_RATIO = 200
+"""Largest believable ratio of array to file size: real scenes compress less than tenfold."""
+ALWAYS_FINE = 64 * 2**20
+"""Bytes that may be allocated whatever the ratio (constant test images compress well)."""
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn whatever a foreign parser raises on a damaged file into one BadFile sentence.
+
+    Args:
+        path: the file named in the sentence.
+
+    >>> with reading(Path("x.npy")):
+    ...     raise ValueError("EOF: expected 6 bytes")
+    Traceback (most recent call last):
+    hyperdlw.errors.BadFile: x.npy is damaged or incomplete (EOF: expected 6 bytes); get a fresh copy
+    """
+    try:
+        yield
+    except DlwError:
+        raise
+    except PermissionError as error:
+        raise BadFile(f"{path} may not be read by you; change its rights") from error
+    except MemoryError as error:
+        raise BadFile(f"{path} does not fit in memory; cut out a smaller part first") from error
+    except Exception as error:
+        # Parsers raise nearly anything on random bytes: ValueError, KeyError, zlib.error, ...
+        text = "".join(c if c.isprintable() else " " for c in str(error))
+        words = " ".join(text.split()) or type(error).__name__
+        reason = words if len(words) <= 120 else words[:117] + "..."
+        raise BadFile(f"{path} is damaged or incomplete ({reason}); get a fresh copy") from error
+
+
+def nbytes(shape: tuple[int, ...], dtype: str) -> int:
+    """Bytes of an array, in whole numbers of any length.
+
+    >>> nbytes((10**6, 10**6, 10**6), "uint16")
+    2000000000000000000
+    """
+    return math.prod(shape) * np.dtype(dtype).itemsize
+
+
+def check_promise(what: object, promised: int, stored: int) -> None:
+    """Refuse to allocate ``promised`` bytes for ``stored`` bytes of file.
+
+    Args:
+        what: the file or variable named in the error.
+        promised: size of the array according to the header.
+        stored: size of what really is on the disk (maybe compressed).
+
+    >>> check_promise("bomb.npz", 10**12, 10**6)
+    Traceback (most recent call last):
+    hyperdlw.errors.BadFile: bomb.npz promises 1000.0 GB but holds only 1.0 MB; get a fresh copy
+    """
+    if promised > max(ALWAYS_FINE, MAX_RATIO * stored):
+        raise BadFile(
+            f"{what} promises {size(promised)} but holds only {size(stored)}; get a fresh copy"
+        )
+
+
+def check_memory(what: object, shape: tuple[int, int, int]) -> None:
+    """Refuse to hold a cube that the machine's memory cannot hold (float32 and a mask).
+
+    Args:
+        what: the file named in the error.
+        shape: of the cube.
+    """
+    needed = 5 * math.prod(shape)
+    total = memory()
+    if total is not None and needed > total:
+        bands, rows, cols = shape
+        raise OutOfResources(
+            f"{what} needs {size(needed)} in memory ({bands} bands x {rows} x {cols}) and this "
+            f"machine has {size(total)}; cut out a smaller part first"
+        )
+
+
+def check_disk(folder: Path, what: object, needed: int) -> None:
+    """Refuse to begin an output that the disk has no room for."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise OutOfResources(
+            f"{what} needs {size(needed)} and there are {size(free)} free; make room first"
+        )
+
+
+def memory() -> int | None:
+    """Bytes of memory of this machine, if it can be told."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def check_cube(what: object, shape: tuple[int, ...], dtype: str) -> None:
+    """Refuse what cannot be a cube before reading it.
+
+    Args:
+        what: the file or variable named in the error.
+        shape: stored shape; two axes are one band.
+        dtype: NumPy name of the type, or any other word for what is no number.
+
+    >>> check_cube("x.npy", (4, 5, 6, 7), "uint8")
+    Traceback (most recent call last):
+    hyperdlw.errors.BadFile: x.npy has 4 axes (4, 5, 6, 7); a cube has three: cut one out first
+    """
+    if dtype == "object":
+        raise BadFile(
+            f"{what} holds Python objects, which hyperdlw never unpickles; save a numeric array"
+        )
+    if not is_real(dtype):
+        raise BadFile(f"{what} holds {dtype} data; a cube holds real numbers: convert it first")
+    if len(shape) not in (2, 3):
+        axes = f"{len(shape)} {'axis' if len(shape) == 1 else 'axes'}"
+        hint = "cut one out" if len(shape) > 3 else "reshape it"
+        raise BadFile(f"{what} has {axes} {shape}; a cube has three: {hint} first")
+    if any(n < 1 for n in shape):
+        raise BadFile(f"{what} is empty, its shape is {shape}; there is nothing to read")
+
+
+def is_real(dtype: str) -> bool:
+    """Whether a type name is one of real numbers (bool, integer, float).
+
+    >>> is_real("uint16"), is_real("complex64"), is_real("cell")
+    (True, False, False)
+    """
+    try:
+        return np.dtype(dtype).kind in "buif"
+    except TypeError:
+        return False
+
+
+def size(count: int) -> str:
+    """Bytes for people.
+
+    >>> size(12), size(2_500_000)
+    ('12 bytes', '2.5 MB')
+    """
+    if count < 1000:
+        return f"{count} bytes"
+    value = float(count)
+    for unit in ("kB", "MB"):
+        value /= 1000
+        if value < 1000:
+            return f"{value:.1f} {unit}"
+    return f"{value / 1000:.1f} GB"

@@ -1,0 +1,259 @@
+"""What a header says beside the numbers: units, plain values, and what a format cannot hold."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .reader import Described
+
+TRANSIENT = frozenset(
+    [
+        "notes",
+        "nodata_from",
+        "stored_ndim",
+        "compressed",
+        "files",
+        "data_array",
+        "data_file",
+        "tiff_layout",
+        "hdf5_layout",
+    ]
+)
+"""About one file, not about the cube: not carried to another file."""
+
+ENVI_KEYS = frozenset(
+    [
+        "samples",
+        "lines",
+        "bands",
+        "header offset",
+        "file type",
+        "data type",
+        "interleave",
+        "byte order",
+        "data ignore value",
+        "reflectance scale factor",
+        "data gain values",
+        "data offset values",
+        "wavelength units",
+        "wavelength",
+        "fwhm",
+        "bbl",
+        "band names",
+        "map info",
+        "coordinate system string",
+        "description",
+    ]
+)
+"""Keys of an ENVI header that are understood; all others are carried as they are."""
+
+POWERS = {"nanometers": 0, "nanometres": 0, "nanometer": 0, "nanometre": 0, "nm": 0}
+POWERS |= dict.fromkeys(("micrometers", "micrometres", "micrometer", "micrometre"), 3)
+POWERS |= dict.fromkeys(("um", "µm", "μm", "microns", "micron"), 3)
+POWERS |= {"millimeters": 6, "mm": 6, "meters": 9, "metres": 9, "m": 9}
+POWERS |= {"angstroms": -1, "angstrom": -1}
+"""Units of length as powers of ten of a nanometre."""
+
+
+def scaled(text: str, power: int) -> float:
+    """A decimal number times a power of ten, rounded once: 0.4005 um is 400.5 nm and back.
+
+    >>> scaled("0.4005", 3), scaled("400.5", -3)
+    (400.5, 0.4005)
+    """
+    if len(text) > 40:
+        raise ValueError(f"a number of {len(text)} characters")
+    return float(Decimal(text.strip()).scaleb(power))
+
+
+def nanometres(
+    texts: Sequence[str], units: str | None, notes: list[str], what: str = "wavelengths"
+) -> NDArray[np.float64] | None:
+    """Wavelengths in nanometres from the numbers and the unit of a file.
+
+    Args:
+        texts: the numbers as written.
+        units: the file's word, or None if it has none: then below 100 is taken for micrometres.
+        notes: gets what was assumed or could not be used.
+        what: the word for them in a note.
+    """
+    plain = [float(t) if len(t) <= 40 else math.nan for t in texts]
+    if not texts or not np.isfinite(plain).all():
+        notes.append(f"{what} are not finite and were not used")
+        return None
+    word = (units or "").strip().lower()
+    if word in ("", "unknown"):
+        word = "um" if max(plain) < 100 else "nm"
+        # All zero says nothing.
+        if not any(plain):
+            notes.append(f"{what} are all 0 and were not used")
+            return None
+        notes.append(f"{what} have no unit and were taken to be in {word}")
+    if word in ("wavenumber", "wavenumbers", "cm-1", "1/cm") and all(plain):
+        return np.array([1e7 / v for v in plain])
+    if word not in POWERS:
+        notes.append(f"{what} are in '{word[:20]}', not in a unit of length, and were not used")
+        return None
+    return np.array([scaled(t, POWERS[word]) for t in texts])
+
+
+def plain(value: Any) -> Any:
+    """A value as text, number, bool, None, tuple or dict, or ``...`` where that cannot be.
+
+    >>> plain({"a": np.arange(2), "b": [b"x", np.float32(0.5)]})
+    {'a': (0, 1), 'b': ('x', 0.5)}
+    """
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        items = {str(k): plain(v) for k, v in value.items()}
+        return {k: v for k, v in items.items() if v is not ...}
+    if isinstance(value, list | tuple):
+        parts = tuple(plain(v) for v in value)
+        return ... if ... in [p for p in parts if p is ...] else parts
+    return ...
+
+
+def carried(header: Described) -> dict[str, Any]:
+    """The metadata that another file should hold, as plain values."""
+    found = plain({k: v for k, v in header.metadata.items() if k not in TRANSIENT})
+    return {k: v for k, v in found.items() if v not in ((), {}, None)}
+
+
+def to_text(header: Described) -> str | None:
+    """The carried metadata as JSON, or None if there is none.
+
+    Infinity and NaN are written as Python does and read back by :func:`from_text`.
+    """
+    found = carried(header)
+    return json.dumps(found, sort_keys=True, ensure_ascii=False) if found else None
+
+
+def from_text(text: str, bands: int, notes: list[str]) -> dict[str, Any]:
+    """Metadata from JSON; what does not fit the cube becomes a note."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        notes.append("the stored metadata are damaged and were not used")
+        return {}
+    return fitting(found, bands, notes) if isinstance(found, dict) else {}
+
+
+def fitting(found: Mapping[str, Any], bands: int, notes: list[str]) -> dict[str, Any]:
+    """The entries that have the form the rest of the package relies on."""
+    out: dict[str, Any] = {}
+    for key, value in found.items():
+        value = plain(value)
+        if key in TRANSIENT or value is ...:
+            continue
+        if key in _FORMS and not _FORMS[key](value, bands):
+            notes.append(f"the stored {key} do not fit the cube and were not used")
+            continue
+        out[key] = value
+    return out
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _numbers(value: Any, count: int) -> bool:
+    return isinstance(value, tuple) and len(value) == count and all(map(_number, value))
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
+
+
+def _domains(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_texts, value.values()))
+
+
+_FORMS: dict[str, Any] = {
+    "fwhm": _numbers,
+    "band_scales": _numbers,
+    "band_offsets": _numbers,
+    "band_names": lambda v, n: (
+        isinstance(v, tuple) and len(v) == n and all(isinstance(x, str) for x in v)
+    ),
+    "crs": lambda v, n: isinstance(v, str),
+    "gcps_crs": lambda v, n: isinstance(v, str),
+    "transform": lambda v, n: _numbers(v, 6),
+    "gcps": lambda v, n: isinstance(v, tuple) and all(_numbers(p, 5) for p in v),
+    "tags": lambda v, n: _domains(v),
+    "band_tags": lambda v, n: isinstance(v, tuple) and len(v) == n and all(map(_domains, v)),
+    "envi": lambda v, n: _texts(v),
+    "nodata_is_nan": lambda v, n: isinstance(v, bool),
+}
+
+
+def items(header: Described) -> dict[str, str]:
+    """What a header says, one entry per thing a format may or may not be able to hold.
+
+    Returns:
+        Name of the thing (the word a format lists in ``HOLDS``) to a phrase for people.
+    """
+    enc, meta = header.encoding, carried(header)
+    found: dict[str, str] = {}
+    if header.wavelengths is not None:
+        w = header.wavelengths
+        found["wavelengths"] = f"wavelengths ({w[0]:g} to {w[-1]:g} nm)"
+    if not header.good_bands.all():
+        found["good_bands"] = f"bad bands ({int((~header.good_bands).sum())} of {header.bands})"
+    if enc.scale != 1.0 or enc.offset != 0.0:
+        found["scale"] = f"scale and offset ({enc.scale:g}, {enc.offset:g})"
+    if enc.nodata is not None:
+        found["nodata"] = f"nodata value ({enc.nodata:g})"
+    elif meta.get("nodata_is_nan"):
+        found["nodata"] = "nodata value (nan)"
+    names = {
+        "fwhm": "full widths at half maximum (fwhm)",
+        "band_names": "band names",
+        "crs": "coordinate system",
+        "transform": "map coordinates",
+        "gcps": "ground control points",
+        "band_scales": "scale and offset per band",
+        "description": "description",
+    }
+    for key, words in names.items():
+        if key in meta:
+            found[key] = words
+    if "tags" in meta:
+        found["tags"] = "GDAL tags"
+    if "attributes" in meta:
+        found["attributes"] = "file attributes"
+    others = [key for key in meta.get("envi", {}) if key not in ENVI_KEYS]
+    if others:
+        shown = ", ".join(others[:8]) + (", ..." if len(others) > 8 else "")
+        found["envi"] = f"other header keys ({shown})"
+    if any(meta.get("band_tags", ())):
+        found["band_tags"] = "GDAL tags of the bands"
+    known = {*names, "tags", "attributes", "envi", "band_tags", "nodata_is_nan"}
+    known |= {"band_offsets", "gcps_crs"}
+    for key in meta.keys() - known:
+        found[key] = f"metadata '{key}'"
+    return found
+
+
+def plain_values(value: Any) -> Any:
+    """Only what JSON knows: infinity and NaN become null."""
+    if isinstance(value, Mapping):
+        return {str(k): plain_values(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_values(v) for v in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,246 @@
+"""Files of named variables (npz, MATLAB): which one is the cube, and what its neighbours say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cube import AXES, Encoding
+from ..errors import BadFile, unknown_name
+from .checks import check_cube, is_real
+from .metadata import from_text, to_text
+from .reader import CubeFile, Described, whole, with_nodata
+
+DEFAULT_AXES = "rcb"
+NEIGHBOURS = ("wavelengths", "good_bands", "scale", "offset", "nodata", "axes", "metadata")
+"""Variables that describe the cube; written beside it when they say something."""
+
+
+HOLDS: frozenset[str] | None = None
+"""Everything: what has no variable of its own is kept as JSON text in ``metadata``."""
+
+
+class SeveralCubes(BadFile):
+    """More than one variable could be the cube."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Shape and type of a stored variable, known without reading it."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def is_candidate(self) -> bool:
+        return len(self.shape) == 3 and is_real(self.dtype)
+
+    def __str__(self) -> str:
+        return f"{'x'.join(map(str, self.shape)) or 'scalar'} {self.dtype}"
+
+
+Load = Callable[[str], NDArray[Any]]
+
+
+def choose(path: Path, variables: Mapping[str, Variable], key: str | None) -> str:
+    """The name of the variable to read: ``key``, or the only 3-D array of real numbers.
+
+    Args:
+        path: the file named in errors.
+        variables: what the file holds.
+        key: the name asked for, or None.
+
+    >>> held = {"x": Variable((4, 5, 6), "uint8"), "labels": Variable((4, 5), "uint8")}
+    >>> choose(Path("a.npz"), held, None)
+    'x'
+    """
+    if key is not None:
+        if key not in variables:
+            raise unknown_name(f"variable in {path}", key, variables)
+        check_cube(f"{key} in {path}", variables[key].shape, variables[key].dtype)
+        return key
+    found = {name: v for name, v in variables.items() if v.is_candidate}
+    if len(found) == 1:
+        (name,) = found
+        check_cube(f"{name} in {path}", found[name].shape, found[name].dtype)
+        return name
+    if "cube" in found:  # the name hyperdlw writes; a preview beside it does not make it ambiguous
+        return "cube"
+    if found:
+        raise SeveralCubes(f"{path} holds several cubes ({listing(found)}); choose one with --key")
+    if not variables:
+        raise BadFile(f"{path} holds no variables; check that it is the right file")
+    raise BadFile(
+        f"{path} holds no 3-D array of real numbers, only {listing(variables)}; "
+        "a 2-D one can be read as a single band with --key"
+    )
+
+
+def listing(variables: Mapping[str, Variable], most: int = 12) -> str:
+    """Names with shapes for an error message.
+
+    >>> listing({"x": Variable((4, 5, 6), "uint8"), "n": Variable((), "float64")})
+    'x: 4x5x6 uint8, n: scalar float64'
+    """
+    shown = [f"{name}: {v}" for name, v in list(variables.items())[:most]]
+    more = [f"and {len(variables) - most} more"] if len(variables) > most else []
+    return ", ".join(shown + more)
+
+
+@dataclass
+class Neighbours:
+    """What the variables beside the cube say about it."""
+
+    axes: str = DEFAULT_AXES
+    scale: float = 1.0
+    offset: float = 0.0
+    nodata: float | None = None
+    wavelengths: NDArray[np.float64] | None = None
+    good_bands: NDArray[np.bool_] | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def neighbours(
+    path: Path, variables: Mapping[str, Variable], load: Load, name: str, axes: str | None
+) -> Neighbours:
+    """Read the small variables beside the cube ``name``; what does not fit it becomes a note.
+
+    Args:
+        path: the file named in errors.
+        variables: what the file holds.
+        load: reads one variable.
+        name: the cube.
+        axes: the order the user asked for, which wins over a stored one.
+    """
+    said = Neighbours()
+    if axes is None and "axes" in variables and not is_real(variables["axes"].dtype):
+        text = "".join(map(str, load("axes").reshape(-1)[:3]))
+        if sorted(text) == sorted(AXES):
+            said.axes = text
+    said.axes = axes or said.axes
+    said.axes = Encoding(axes=said.axes).axes  # raises for nonsense
+    shape = variables[name].shape
+    bands = shape[said.axes.index("b")] if len(shape) == 3 else 1
+
+    def numbers(neighbour: str, count: int) -> NDArray[np.float64] | None:
+        variable = variables.get(neighbour)
+        if variable is None or neighbour == name or not is_real(variable.dtype):
+            return None
+        if math.prod(variable.shape) != count:
+            said.notes.append(f"{neighbour} ({variable}) does not fit the cube and was not used")
+            return None
+        values = np.asarray(load(neighbour), np.float64).reshape(-1)
+        if not np.isfinite(values).all() and neighbour != "nodata":
+            said.notes.append(f"{neighbour} is not finite and was not used")
+            return None
+        return values
+
+    said.wavelengths = numbers("wavelengths", bands)
+    good = numbers("good_bands", bands)
+    said.good_bands = None if good is None else good != 0
+    for scalar in ("scale", "offset", "nodata"):
+        value = numbers(scalar, 1)
+        if value is not None:
+            setattr(said, scalar, float(value[0]))
+    if "metadata" in variables and name != "metadata" and not is_real(variables["metadata"].dtype):
+        said.metadata = from_text(
+            "".join(map(str, load("metadata").reshape(-1))), bands, said.notes
+        )
+    if said.scale == 0.0:
+        raise BadFile(f"scale in {path} is 0, so the values are lost; correct or remove it")
+    return said
+
+
+def open_named(
+    path: Path,
+    variables: Mapping[str, Variable],
+    load: Load,
+    *,
+    format: str,
+    key: str | None,
+    axes: str | None,
+    nodata: float | None,
+    metadata: Mapping[str, Any] | None = None,
+) -> CubeFile:
+    """Open the cube of a file of named variables; it is read whole when it is first needed.
+
+    Args:
+        path: the file named in errors.
+        variables: what the file holds.
+        load: reads one variable.
+        format: name of the format, for the encoding.
+        key, axes, nodata: as for :func:`hyperdlw.io.open_cube`.
+        metadata: what the format wants back on writing.
+    """
+    name = choose(path, variables, key)
+    said = neighbours(path, variables, load, name, axes)
+    promised = variables[name]
+    shape = promised.shape
+    if len(shape) == 2:
+        at = said.axes.index("b")
+        shape = (*shape[:at], 1, *shape[at:])
+    order = tuple(said.axes.index(a) for a in AXES)
+
+    def stored() -> NDArray[Any]:
+        array = load(name)
+        check_cube(f"{name} in {path}", array.shape, array.dtype.name)
+        if (array.shape, array.dtype.name) != (promised.shape, promised.dtype):
+            raise BadFile(f"{name} in {path} is not what its header promises; get a fresh copy")
+        return array.reshape(shape).transpose(order)
+
+    facts = {**said.metadata, **(metadata or {})}
+    facts |= {"stored_ndim": len(promised.shape), "notes": tuple(said.notes)}
+    if said.nodata is not None:
+        facts["nodata_from"] = "'nodata' in the file"
+    encoding = with_nodata(
+        Encoding(promised.dtype, said.axes, said.scale, said.offset, said.nodata, format, name),
+        facts,
+        nodata,
+    )
+    bands, rows, cols = (shape[i] for i in order)
+    return CubeFile(
+        path,
+        (bands, rows, cols),
+        encoding,
+        whole(stored),
+        said.wavelengths,
+        np.ones(0, bool) if said.good_bands is None else said.good_bands,
+        facts,
+        lazy=False,
+    )
+
+
+def to_write(
+    cube: Described, stored: NDArray[Any], encoding: Encoding, name: str
+) -> dict[str, Any]:
+    """The variables to write: the cube first, then those neighbours that say something.
+
+    Args:
+        cube: where the wavelengths and good bands come from.
+        stored: the array to store.
+        encoding: how it is stored.
+        name: the cube's variable name; a neighbour's name is not allowed to hide it.
+    """
+    out: dict[str, Any] = {"cube" if name in NEIGHBOURS else name: stored}
+    if cube.wavelengths is not None:
+        out["wavelengths"] = cube.wavelengths
+    if not cube.good_bands.all():
+        out["good_bands"] = cube.good_bands
+    if encoding.scale != 1.0 or encoding.offset != 0.0:
+        out["scale"] = np.float64(encoding.scale)
+        out["offset"] = np.float64(encoding.offset)
+    if encoding.nodata is not None:
+        out["nodata"] = np.float64(encoding.nodata)
+    if encoding.axes != DEFAULT_AXES:
+        out["axes"] = np.array(encoding.axes)
+    text = to_text(cube)
+    if text is not None:
+        out["metadata"] = np.array(text)
+    return out

@@ -1,0 +1,225 @@
+"""Cubes read window by window, without holding them in memory.
+
+::
+
+    with open_source("scene.hdr") as source:         # reads the header only
+        source.shape                                 # (bands, rows, columns)
+        source.encoding, source.wavelengths, source.good_bands, source.nodata, source.metadata
+        data, valid = source.read(slice(0, 64), slice(32, 96))         # float32, bool (b, r, c)
+        data, valid = source.read(slice(0, 64), slice(None), bands=[3, 5])
+        stored = source.read_stored(slice(0, 64), slice(None))         # the numbers in the file
+
+``source.lazy`` is False where a format has to be read whole (png, npz, MATLAB before 7.3): that
+happens once, at the first ``read``. Sources may be read from several threads and pickled (they are
+opened again).
+
+Words in ``metadata`` that several formats share (all values are plain: text, numbers, tuples and
+dicts of them): ``fwhm`` (nm per band), ``band_names``, ``crs`` (WKT), ``transform`` (a, b, c, d, e,
+f: x = a col + b row + c, y = d col + e row + f), ``gcps`` and ``gcps_crs``, ``tags`` and
+``band_tags`` (GDAL's, by domain), ``envi`` (every key of an ENVI header), ``attributes`` (HDF5 and
+Zarr), ``band_scales`` and ``band_offsets`` (where bands differ), ``notes`` (what the reader
+assumed), ``nodata_from`` (who said what nodata is).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cube import AXES, Cube, Encoding, decode
+from .checks import check_memory, check_promise, nbytes
+from .windows import Bands, Index, inside
+
+BLOCK = 2**24
+"""Numbers that are decoded at a time when a whole cube is read; from a mapped file a 32nd part."""
+
+Window = Callable[[Index, slice, slice], NDArray[Any]]
+"""Reads stored numbers: (bands, rows, columns) -> array (band, row, col)."""
+
+
+class Described(Protocol):
+    """What a cube and a cube file both know: everything but the numbers."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]: ...
+    @property
+    def bands(self) -> int: ...
+    @property
+    def wavelengths(self) -> NDArray[np.float64] | None: ...
+    @property
+    def good_bands(self) -> NDArray[np.bool_]: ...
+    @property
+    def encoding(self) -> Encoding: ...
+    @property
+    def metadata(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(eq=False)
+class CubeFile:
+    """A cube on disk of which only the header has been read.
+
+    Attributes:
+        path: the file as the user named it.
+        shape: (bands, rows, columns).
+        encoding: how numbers are stored (type, axes, scale, offset, nodata, format, variable).
+        wavelengths: nanometres per band, or None.
+        good_bands: bool per band.
+        metadata: see the top of this module.
+        lazy: whether ``read`` touches only the window that is asked for.
+        plain: whether numbers lie in the file as they are, so that small windows cost nothing extra;
+            packed ones are unpacked by the chunk.
+    """
+
+    path: Path
+    shape: tuple[int, int, int]
+    encoding: Encoding
+    window: Window = field(repr=False)
+    wavelengths: NDArray[np.float64] | None = None
+    good_bands: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, bool))
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    lazy: bool = True
+    plain: bool = False
+    stored_bytes: int | None = field(default=None, repr=False)
+    """Bytes on disk behind the numbers, if the format may promise more than it holds."""
+    closing: Callable[[], None] | None = field(default=None, repr=False)
+    reopening: tuple[Any, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        if self.good_bands.size == 0:
+            self.good_bands = np.ones(self.shape[0], bool)
+
+    @property
+    def bands(self) -> int:
+        return self.shape[0]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the stored numbers."""
+        return np.dtype(self.encoding.dtype)
+
+    @property
+    def nodata(self) -> float | None:
+        """The stored value that means "not measured"."""
+        return self.encoding.nodata
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader assumed or left out."""
+        return tuple(self.metadata.get("notes", ()))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the stored numbers."""
+        return nbytes(self.shape, self.encoding.dtype)
+
+    def read_stored(
+        self, rows: slice = slice(None), cols: slice = slice(None), bands: Bands = None
+    ) -> NDArray[Any]:
+        """The numbers of a window as they are stored, (band, row, col)."""
+        which = inside(self.shape, rows, cols, bands)
+        return np.asarray(self.window(*which))
+
+    def read(
+        self, rows: slice = slice(None), cols: slice = slice(None), bands: Bands = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """The values of a window and where they are measurements, both (band, row, col).
+
+        Args:
+            rows, cols: slices without a step; beyond the image they are cut as Python cuts them.
+            bands: band numbers from 0 or a slice; None for all.
+        """
+        values, valid = decode(self.read_stored(rows, cols, bands), self.encoding)
+        return np.ascontiguousarray(values), np.ascontiguousarray(valid)
+
+    def cube(self) -> Cube:
+        """The whole cube in memory."""
+        if self.stored_bytes is not None:
+            check_promise(self.path, self.nbytes, self.stored_bytes)
+        if self.lazy:  # the others compare with the size of their file when they load
+            check_memory(self.path, self.shape)
+        values, valid = self._gathered() if self.lazy else self.read()
+        return Cube(
+            values, valid, self.wavelengths, self.good_bands, self.encoding, dict(self.metadata)
+        )
+
+    def _gathered(self) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Everything, in blocks along the first stored axis: little more memory than the cube takes."""
+        axis = AXES.index(self.encoding.axes[0])
+        values, valid = np.empty(self.shape, np.float32), np.empty(self.shape, bool)
+        block = BLOCK // 32 if self.plain else BLOCK
+        step = max(1, block * self.shape[axis] // values.size)
+        for first in range(0, self.shape[axis], step):
+            at = tuple(slice(first, first + step) if k == axis else slice(None) for k in range(3))
+            bands, rows, cols = at
+            values[at], valid[at] = self.read(rows, cols, bands)
+        return values, valid
+
+    def close(self) -> None:
+        if self.closing is not None:
+            self.closing()
+            self.closing = None
+
+    def __enter__(self) -> CubeFile:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from .open import open_source
+
+        return _reopen, (open_source, *self.reopening)
+
+
+def _reopen(opener: Callable[..., CubeFile], path: str, options: dict[str, Any]) -> CubeFile:
+    return opener(path, **options)
+
+
+def whole(load: Callable[[], NDArray[Any]]) -> Window:
+    """A window function for a format that has to be read whole: once, at the first window.
+
+    Args:
+        load: reads everything as (band, row, col).
+    """
+    held: list[NDArray[Any]] = []
+    lock = threading.Lock()
+
+    def window(bands: Index, rows: slice, cols: slice) -> NDArray[Any]:
+        with lock:
+            if not held:
+                held.append(load())
+        return held[0][bands, rows, cols]
+
+    return window
+
+
+def mapped(
+    path: Path, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any], axes: str
+) -> Window:
+    """A window function for numbers that lie in a file as they are, (C order, ``axes``).
+
+    The file is mapped anew for every window: pages that stay mapped would count as memory in use.
+    """
+    order = tuple(axes.index(a) for a in AXES)
+
+    def window(bands: Index, rows: slice, cols: slice) -> NDArray[Any]:
+        array: NDArray[Any] = np.memmap(path, dtype, "r", offset, shape)
+        cut = array.transpose(order)[bands, rows, cols]
+        return np.array(cut, dtype.newbyteorder("="))
+
+    return window
+
+
+def with_nodata(encoding: Encoding, metadata: dict[str, Any], nodata: float | None) -> Encoding:
+    """The user's nodata value wins over the header's; who said it is kept for ``hyperdlw info``."""
+    if nodata is None:
+        return encoding
+    metadata["nodata_from"] = "given by you"
+    metadata.pop("nodata_is_nan", None)
+    return replace(encoding, nodata=None if np.isnan(nodata) else nodata)

@@ -1,0 +1,322 @@
+"""TIFF and GeoTIFF (COG too): any number of bands, integers or floats, through GDAL.
+
+Wavelengths and widths are the items ``CENTRAL_WAVELENGTH_UM`` and ``FWHM_UM`` of the band domain
+``IMAGERY``, where GDAL, QGIS and EnMAP-Box look for them; a bad band has the item ``bbl = 0``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cube import Encoding
+from .metadata import carried, scaled
+from .picture import fitting_nodata, open_picture, quiet, write_picture
+from .reader import CubeFile, Described
+from .windows import Index
+from .writer import Put
+
+NAME = "tiff"
+SUFFIXES: tuple[str, ...] = (".tif", ".tiff")
+HAS_KEYS = False
+FREE_AXES = False
+FOLDER = False
+BANDS: frozenset[int] | None = None
+DTYPES: frozenset[str] | None = frozenset(
+    ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64"]
+)
+HOLDS: frozenset[str] | None = None
+"""Everything: what GDAL has no place for is kept as JSON in the domain ``DLW``."""
+CENTRE, WIDTH = "CENTRAL_WAVELENGTH_UM", "FWHM_UM"
+OWN = "DLW"
+NOT_KEPT = ("IMAGE_STRUCTURE", "DERIVED_SUBDATASETS", "SUBDATASETS", "TIFF", "COLOR_PROFILE", OWN)
+"""Domains that describe the file and not the image."""
+LOSSLESS = ("DEFLATE", "LZW", "ZSTD", "PACKBITS", "LZMA")
+
+
+def sniff(path: Path, head: bytes) -> bool:
+    """Whether the file starts as a TIFF or a BigTIFF does, in either byte order."""
+    return head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+
+
+def source(path: Path, *, key: str | None, axes: str | None, nodata: float | None) -> CubeFile:
+    """Open an image.
+
+    Args:
+        path, key, axes, nodata: as for :func:`hyperdlw.io.open_cube`.
+    """
+    return open_picture(path, "GTiff", NAME, nodata, more)
+
+
+def more(picture: Any, bands: list[int], notes: list[str]) -> dict[str, Any]:
+    """What a GeoTIFF says beside the numbers."""
+    metadata: dict[str, Any] = {}
+    tags = _domains(picture, None)
+    if tags.get("") == {"AREA_OR_POINT": "Area"}:  # what GDAL says when nobody said anything
+        del tags[""]
+    each = [_domains(picture, b) for b in bands]
+    imagery = [tags.pop("IMAGERY", {}) for tags in each]
+    wavelengths = _micrometres(imagery, CENTRE, notes)
+    widths = _micrometres(imagery, WIDTH, notes)
+    if widths is not None:
+        metadata["fwhm"] = tuple(widths.tolist())
+    for domains, rest in zip(each, imagery, strict=True):
+        left = {k: v for k, v in rest.items() if k not in (CENTRE, WIDTH)}
+        if left:
+            domains["IMAGERY"] = left
+    good = np.array([domains.get("", {}).pop("bbl", "1").strip() != "0" for domains in each])
+    for domains in each:
+        if domains.get("") == {}:
+            del domains[""]
+    if any(each):
+        metadata["band_tags"] = tuple(each)
+    if tags:
+        metadata["tags"] = tags
+    names = [picture.descriptions[b - 1] for b in bands]
+    if any(names):
+        metadata["band_names"] = tuple(name or "" for name in names)
+    metadata |= _place(picture) | _stored(picture, notes)
+    metadata["tiff_layout"] = _layout(picture)
+    return {"wavelengths": wavelengths, "good_bands": good, "metadata": metadata}
+
+
+def _domains(picture: Any, band: int | None) -> dict[str, dict[str, str]]:
+    """GDAL's tags of the image (None) or of a band, by domain."""
+    where = () if band is None else (band,)
+    found = {"": dict(picture.tags(*where))}
+    for domain in picture.tag_namespaces(*where):
+        if domain and domain not in NOT_KEPT and not domain.startswith("xml:"):
+            found[domain] = dict(picture.tags(*where, ns=domain))
+    # Statistics are those of the numbers before they were restored.
+    found[""] = {k: v for k, v in found[""].items() if not k.startswith("STATISTICS_")}
+    return {domain: tags for domain, tags in found.items() if tags}
+
+
+def _micrometres(
+    imagery: list[dict[str, str]], key: str, notes: list[str]
+) -> NDArray[np.float64] | None:
+    texts = [tags[key] for tags in imagery if key in tags]
+    if not texts:
+        return None
+    try:
+        if len(texts) < len(imagery):
+            raise ValueError
+        values = np.array([scaled(text, 3) for text in texts])
+        if not np.isfinite(values).all():
+            raise ValueError
+    except (ValueError, ArithmeticError):
+        notes.append(f"{key} is not a number for every band and was not used")
+        return None
+    return values
+
+
+def _place(picture: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if picture.crs:
+        found["crs"] = picture.crs.to_wkt()
+    if not picture.transform.is_identity:
+        found["transform"] = tuple(map(float, picture.transform[:6]))
+    points, crs = picture.gcps
+    if points:
+        found["gcps"] = tuple(
+            (float(p.row), float(p.col), float(p.x), float(p.y), float(p.z or 0)) for p in points
+        )
+        if crs:
+            found["gcps_crs"] = crs.to_wkt()
+    return found
+
+
+def _stored(picture: Any, notes: list[str]) -> dict[str, Any]:
+    """What hyperdlw itself put into the file for other formats."""
+    from .metadata import from_text
+
+    text = picture.tags(ns=OWN).get("metadata")
+    return {} if text is None else from_text(text, picture.count, notes)
+
+
+def _layout(picture: Any) -> dict[str, Any]:
+    """Compression and tiles, to be used again."""
+    facts: dict[str, Any] = {}
+    packing = picture.tags(ns="IMAGE_STRUCTURE").get("COMPRESSION", "")
+    if packing in LOSSLESS:
+        facts["compress"] = packing
+    height, width = picture.block_shapes[0]
+    if width != picture.width and height % 16 == 0 and width % 16 == 0:
+        facts |= {"tiled": True, "blockxsize": width, "blockysize": height}
+    return facts
+
+
+# --- writing
+
+
+def write(cube: Described, path: Path, stored: NDArray[Any], encoding: Encoding) -> None:
+    """Write an image with everything that is known about it."""
+    options = _options(cube, encoding)
+    nodata = options.pop("nodata")
+    write_picture(
+        path, "GTiff", stored, nodata, lambda p: describe_in(p, cube, encoding), **options
+    )
+
+
+def _tiles(like: Described) -> dict[str, Any]:
+    """Tiles, where an image is large enough to be cut into windows."""
+    given = dict(like.metadata.get("tiff_layout", {}))
+    if min(like.shape[1:]) > 512 and "blockxsize" not in given:
+        given |= {"tiled": True, "blockxsize": 256, "blockysize": 256}
+    return given
+
+
+def tile(like: Described, encoding: Encoding) -> tuple[int, int]:
+    """Rows and columns of a block."""
+    given = _tiles(like)
+    return given.get("blockysize", 1), given.get("blockxsize", like.shape[2])
+
+
+@contextmanager
+def writer(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Put]:
+    """Write window by window.
+
+    GDAL overlooks a full disk when it closes a file, so the file is looked at again afterwards.
+    """
+    import rasterio
+    from rasterio.windows import Window as Cut
+
+    count, height, width = like.shape
+    profile = {"count": count, "height": height, "width": width, "dtype": encoding.dtype}
+    options = _options(like, encoding) | _tiles(like)
+    lock = threading.Lock()
+    picture: Any = None
+    try:
+        with quiet():
+            picture = rasterio.open(tmp, "w", driver="GTiff", **profile, **options)
+            describe_in(picture, like, encoding)
+
+        def put(bands: Index, rows: slice, cols: slice, stored: NDArray[Any]) -> None:
+            numbers = range(1, count + 1)
+            chosen = list(numbers[bands]) if isinstance(bands, slice) else [b + 1 for b in bands]
+            if not stored.size:
+                return
+            cut = Cut(cols.start, rows.start, cols.stop - cols.start, rows.stop - rows.start)
+            with lock, quiet(), _as_system_error():
+                picture.write(stored, chosen, window=cut)
+
+        yield put
+        with quiet(), _as_system_error():
+            picture.close()
+    finally:
+        if picture is not None and not picture.closed:
+            with quiet():
+                picture.close()
+    _check_complete(tmp)
+
+
+@contextmanager
+def _as_system_error() -> Iterator[None]:
+    from rasterio.errors import RasterioError
+
+    try:
+        yield
+    except RasterioError as error:
+        raise OSError(f"{error}") from error
+
+
+def _check_complete(path: Path) -> None:
+    """Every block has a place inside the file: GDAL fills what was not written, if it can."""
+    import rasterio
+
+    held = path.stat().st_size
+    try:
+        with quiet(), rasterio.open(path, driver="GTiff") as picture:
+            height, width = picture.block_shapes[0]
+            down, across = -(-picture.height // height), -(-picture.width // width)
+            for band, row, column in itertools.product(
+                range(1, picture.count + 1), range(down), range(across)
+            ):
+                start, length = (
+                    int(
+                        picture.get_tag_item(f"BLOCK_{word}_{column}_{row}", "TIFF", bidx=band) or 0
+                    )
+                    for word in ("OFFSET", "SIZE")
+                )
+                if not start or not length or start + length > held:
+                    raise OSError("the file is incomplete")
+    except rasterio.errors.RasterioError as error:
+        raise OSError("the file is incomplete") from error
+
+
+def _options(like: Described, encoding: Encoding) -> dict[str, Any]:
+    """GDAL's creation options."""
+    import rasterio
+
+    meta = carried(like)
+    colour = like.bands == 3 and np.dtype(encoding.dtype).kind == "u"
+    options: dict[str, Any] = {
+        # Left to itself GDAL calls the fourth of four byte bands transparency.
+        "photometric": "RGB" if colour else "MINISBLACK",
+        "alpha": "NO",
+        "interleave": "BAND",
+        "BIGTIFF": "IF_SAFER",
+        "nodata": fitting_nodata(encoding),
+    }
+    if options["nodata"] is None and meta.get("nodata_is_nan"):
+        options["nodata"] = np.nan if np.dtype(encoding.dtype).kind == "f" else None
+    if "transform" in meta:
+        options["transform"] = rasterio.Affine(*meta["transform"])
+    if "crs" in meta:
+        options["crs"] = rasterio.CRS.from_wkt(meta["crs"])
+    return options | dict(like.metadata.get("tiff_layout", {}))
+
+
+def describe_in(picture: Any, like: Described, encoding: Encoding) -> None:
+    """Write everything that is known about the image beside the numbers."""
+    meta = carried(like)
+    count = like.bands
+    if "band_scales" in meta:
+        picture.scales = meta["band_scales"]
+        picture.offsets = meta.get("band_offsets", (0.0,) * count)
+    elif encoding.scale != 1.0 or encoding.offset != 0.0:
+        picture.scales = [encoding.scale] * count
+        picture.offsets = [encoding.offset] * count
+    for domain, tags in meta.get("tags", {}).items():
+        if "gcps" in meta:  # GDAL 3.10 moves control points by a pixel with AREA_OR_POINT=Point
+            tags = {k: v for k, v in tags.items() if k != "AREA_OR_POINT"}
+        picture.update_tags(**({"ns": domain} if domain else {}), **tags)
+    if "gcps" in meta:
+        from rasterio.control import GroundControlPoint
+
+        points = [GroundControlPoint(*point) for point in meta["gcps"]]
+        picture.gcps = (points, meta.get("gcps_crs") or meta.get("crs"))
+    each: Mapping[int, Any] = dict(enumerate(meta.get("band_tags", ())))
+    for band in range(count):
+        domains = {domain: dict(tags) for domain, tags in each.get(band, {}).items()}
+        if like.wavelengths is not None:
+            centre = _um(float(like.wavelengths[band]))
+            domains.setdefault("IMAGERY", {})[CENTRE] = centre
+        if "fwhm" in meta:
+            domains.setdefault("IMAGERY", {})[WIDTH] = _um(meta["fwhm"][band])
+        if not like.good_bands.all():
+            domains.setdefault("", {})["bbl"] = str(int(like.good_bands[band]))
+        for domain, tags in domains.items():
+            picture.update_tags(band + 1, **({"ns": domain} if domain else {}), **tags)
+        if "band_names" in meta and meta["band_names"][band]:
+            picture.set_band_description(band + 1, meta["band_names"][band])
+    known = {"tags", "band_tags", "band_names", "fwhm", "crs", "transform", "gcps", "gcps_crs"}
+    known |= {"band_scales", "band_offsets", "nodata_is_nan"}
+    rest = {k: v for k, v in meta.items() if k not in known}
+    if rest:
+        import json
+
+        picture.update_tags(ns=OWN, metadata=json.dumps(rest, sort_keys=True))
+
+
+def _um(nanometres: float) -> str:
+    """Nanometres as text in micrometres, exactly: 400.5 is 0.4005."""
+    return format(Decimal(repr(nanometres)).scaleb(-3), "f")

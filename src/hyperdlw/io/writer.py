@@ -1,0 +1,201 @@
+"""Outputs that are filled window by window, without holding them in memory.
+
+::
+
+    with create("clean.hdr", source) as sink:        # the ending decides the format
+        sink.write(slice(0, 64), slice(32, 96), data, valid)           # values, as read() gave them
+        sink.write_stored(slice(64, 99), slice(None), stored)          # or the bare numbers
+    sink.clipped                                     # voxels the type could not hold
+
+Nothing has the output's name before the ``with`` block ends well; an exception inside it, or
+``abort()``, leaves an older output as it was and nothing beside it. Windows may be written in any
+order; what is never written is 0 (any value in a file that was there before is gone). A sink may be
+written from several threads of one process.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cube import AXES, Encoding, encode
+from ..errors import BadInput
+from .checks import nbytes
+from .windows import Bands, Index, extent, inside
+
+Put = Callable[[Index, slice, slice, NDArray[Any]], None]
+"""Writes stored numbers: (bands, rows, columns, array (band, row, col))."""
+
+
+@dataclass(frozen=True)
+class Pen:
+    """What writes windows of an output; it can be sent to other processes if ``put`` can."""
+
+    path: Path
+    shape: tuple[int, int, int]
+    encoding: Encoding
+    put: Put
+
+    def write(
+        self,
+        rows: slice,
+        cols: slice,
+        data: NDArray[Any],
+        valid: NDArray[np.bool_] | None = None,
+        bands: Bands = None,
+    ) -> int:
+        """Write values in physical units; returns how many were clipped to the type."""
+        ok = np.isfinite(data) if valid is None else valid
+        stored, clipped = encode(data, ok, self.encoding)
+        self.write_stored(rows, cols, stored, bands)
+        return clipped
+
+    def write_stored(
+        self, rows: slice, cols: slice, stored: NDArray[Any], bands: Bands = None
+    ) -> None:
+        """Write the bare numbers (band, row, col) of a window; their type must be the file's."""
+        which = inside(self.shape, rows, cols, bands)
+        expected = tuple(extent(i, n) for i, n in zip(which, self.shape, strict=True))
+        if stored.shape != expected:
+            raise BadInput(
+                f"a window of (band, row, col) shape {expected} of {self.path} was given "
+                f"numbers of shape {stored.shape}"
+            )
+        if np.dtype(stored.dtype).name != np.dtype(self.encoding.dtype).name:
+            raise BadInput(f"{self.path} stores {self.encoding.dtype}, not {stored.dtype}")
+        self.put(*which, stored)
+
+
+class CubeWriter:
+    """An output that is filled window by window (see :func:`hyperdlw.io.create`).
+
+    Attributes:
+        path: the output.
+        shape: (bands, rows, columns).
+        encoding: how the numbers are stored.
+        clipped: how many valid voxels were clipped to the type so far.
+        tile: rows and columns that the file holds together: windows of whole tiles are fastest.
+        pen: writes windows; what it clips is not counted here.
+        shared: whether the pen may be sent to other processes, for windows of whole tiles.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        shape: tuple[int, int, int],
+        encoding: Encoding,
+        opening: AbstractContextManager[Put],
+        tile: tuple[int, int] = (1, 1),
+        shared: bool = False,
+    ) -> None:
+        self.path, self.shape, self.encoding, self.clipped = path, shape, encoding, 0
+        self.tile, self.shared = tile, shared
+        self._stack: ExitStack | None = ExitStack()
+        self._lock = threading.Lock()
+        self.pen = Pen(path, shape, encoding, self._stack.enter_context(opening))
+
+    @property
+    def bands(self) -> int:
+        return self.shape[0]
+
+    def write(
+        self,
+        rows: slice,
+        cols: slice,
+        data: NDArray[Any],
+        valid: NDArray[np.bool_] | None = None,
+        bands: Bands = None,
+    ) -> None:
+        """Write values (band, row, col) in physical units.
+
+        Args:
+            rows, cols, bands: the window, as for :meth:`hyperdlw.io.CubeFile.read`.
+            data: the values; stored through the encoding, rounded and clipped to the type.
+            valid: False where the value is to be stored as it is; None for finite values.
+        """
+        self._check_open()
+        clipped = self.pen.write(rows, cols, data, valid, bands)
+        with self._lock:
+            self.clipped += clipped
+
+    def write_stored(
+        self, rows: slice, cols: slice, stored: NDArray[Any], bands: Bands = None
+    ) -> None:
+        """Write the bare numbers (band, row, col) of a window; their type must be the file's."""
+        self._check_open()
+        self.pen.write_stored(rows, cols, stored, bands)
+
+    def _check_open(self) -> None:
+        if self._stack is None:
+            raise BadInput(f"{self.path} is finished already; write to it before that")
+
+    def finish(self) -> int:
+        """Close the output and give it its name; returns the clipped voxels."""
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            stack.close()
+        return self.clipped
+
+    def abort(self) -> None:
+        """Throw away what was written; an older output stays as it was."""
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            error = _Aborted()
+            stack.__exit__(_Aborted, error, None)
+
+    def __enter__(self) -> CubeWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            stack.__exit__(kind, error, trace)
+
+
+class _Aborted(BaseException):
+    """Unwinds the writers without being an error of theirs."""
+
+
+@contextmanager
+def mapped_writer(
+    path: Path, head: bytes, shape: tuple[int, int, int], dtype: np.dtype[Any], axes: str
+) -> Iterator[Put]:
+    """A file of ``head`` and then the numbers in the order ``axes``, to be filled by windows."""
+    stored_shape = tuple(shape[AXES.index(a)] for a in axes)
+    order = tuple(axes.index(a) for a in AXES)
+    lock = threading.Lock()
+    with open(path, "wb") as file:
+        file.write(head)
+        file.flush()
+        reserve(file, len(head) + nbytes(shape, dtype.str))
+
+    def put(bands: Index, rows: slice, cols: slice, stored: NDArray[Any]) -> None:
+        with lock:
+            array: NDArray[Any] = np.memmap(path, dtype, "r+", len(head), stored_shape)
+            array.transpose(order)[bands, rows, cols] = stored
+
+    yield put
+
+
+def reserve(file: IO[bytes], length: int) -> None:
+    """Give a file its full length on the disk now: a mapped page on a full disk ends the process."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, length)
+        return
+    block = bytes(2**20)  # pragma: no cover
+    for start in range(file.tell(), length, len(block)):  # pragma: no cover
+        file.write(block[: length - start])

@@ -1,0 +1,271 @@
+"""Zarr: a group with the array ``cube`` (band, row, col); other layouts are searched like HDF5."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cube import AXES, Encoding
+from ..errors import BadFile, MissingDependency, OutputExists
+from .array_tree import Node, Tree, open_tree
+from .atomic import check_output
+from .checks import check_promise, nbytes, reading
+from .hdf5 import MOST, sliced
+from .metadata import carried, to_text
+from .named_arrays import Variable
+from .reader import CubeFile, Described, Window
+from .windows import Index
+from .writer import Put
+
+NAME = "zarr"
+SUFFIXES: tuple[str, ...] = (".zarr",)
+HAS_KEYS = True
+FREE_AXES = True
+FOLDER = True
+BANDS: frozenset[int] | None = None
+DTYPES: frozenset[str] | None = frozenset(
+    ["bool", "float16", "float32", "float64"]
+    + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+)
+HOLDS: frozenset[str] | None = None
+MARKS = ("zarr.json", ".zgroup", ".zarray")
+CHUNK, SHARD = (64, 64, 64), 256
+"""Voxels of a chunk; pixels along a side of a shard, which is one file."""
+
+
+def package() -> Any:
+    """The package zarr, or a sentence that says how to get it."""
+    try:
+        import zarr
+    except ImportError as error:
+        raise MissingDependency(
+            "Zarr needs an extra package; install it with: pip install 'hyperdlw[scale]'"
+        ) from error
+    return zarr
+
+
+def is_store(path: Path) -> bool:
+    """Whether a folder is a Zarr array or group."""
+    return path.is_dir() and any((path / mark).is_file() for mark in MARKS)
+
+
+def sniff(path: Path, head: bytes) -> bool:
+    """Whether this is a folder that Zarr wrote."""
+    return is_store(path)
+
+
+def variables(path: Path) -> dict[str, Variable]:
+    """All arrays by their paths."""
+    return walked(path).variables
+
+
+def walked(path: Path) -> Tree:
+    """Every array and group of the store."""
+    zarr = package()
+    if not is_store(path):
+        raise BadFile(f"{path} is no Zarr store (it has no zarr.json); check the name")
+    nodes: dict[str, Node] = {}
+    groups: dict[str, Any] = {}
+    with reading(path):
+        root = zarr.open(str(path), mode="r")
+        if isinstance(root, zarr.Array):
+            return Tree(path, {"array": _node(path, "array", root)}, {"": {}})
+        groups[""] = dict(root.attrs)
+        for count, (name, item) in enumerate(root.members(max_depth=8)):
+            if count > MOST:
+                raise BadFile(
+                    f"{path} holds over {MOST} objects; it is no image of hyperdlw's kind"
+                )
+            if isinstance(item, zarr.Array):
+                nodes[name] = _node(path, name, item)
+            else:
+                groups[name] = dict(item.attrs)
+    return Tree(path, dict(sorted(nodes.items())), groups)
+
+
+def _node(path: Path, name: str, item: Any) -> Node:
+    kind = "object" if item.dtype.kind in "OV" else item.dtype.name
+    dimensions = tuple(str(d or "") for d in getattr(item.metadata, "dimension_names", None) or ())
+    dimensions = dimensions or tuple(map(str, item.attrs.get("_ARRAY_DIMENSIONS", ())))
+
+    def load() -> NDArray[Any]:
+        check_readable(path, name, item)
+        check_promise(f"{name} in {path}", nbytes(item.shape, item.dtype.str), held(path))
+        return np.asarray(item[...])
+
+    return Node(Variable(tuple(item.shape), kind), load, dict(item.attrs), dimensions)
+
+
+def check_readable(path: Path, name: str, item: Any) -> None:
+    """Refuse chunks that run code when they are decoded, or that no memory can hold."""
+    # The old version 2 may name a filter that unpickles.
+    if "pickle" in json.dumps(item.metadata.to_dict(), default=str):
+        raise BadFile(
+            f"{name} in {path} is pickled, which hyperdlw never opens; save plain numbers"
+        )
+    check_promise(f"a chunk of {name} in {path}", nbytes(item.chunks, item.dtype.str), held(path))
+
+
+def held(path: Path) -> int:
+    """Bytes of all files of the store."""
+    return sum(
+        os.lstat(os.path.join(folder, file)).st_size
+        for folder, _, files in os.walk(path)
+        for file in files
+    )
+
+
+def source(path: Path, *, key: str | None, axes: str | None, nodata: float | None) -> CubeFile:
+    """Open a cube.
+
+    Args:
+        path, key, axes, nodata: as for :func:`hyperdlw.io.open_cube`.
+    """
+    zarr = package()
+    tree = walked(path)
+    with reading(path):
+        root = zarr.open(str(path), mode="r")
+
+        def window(name: str, order: str) -> Window:
+            item = root if isinstance(root, zarr.Array) else root[name]
+            check_readable(path, name, item)
+            return sliced(path, item, order)
+
+        made = open_tree(tree, window, format=NAME, key=key, axes=axes, nodata=nodata)
+        made.stored_bytes = held(path)
+        return made
+
+
+# --- writing
+
+
+def stored_axes(path: Path, asked: Encoding) -> str:
+    """Band, row, column: chunks make other orders pointless."""
+    return AXES
+
+
+def check_place(path: Path, overwrite: bool) -> None:
+    """Only a Zarr store is ever replaced by one."""
+    package()
+    check_output(path, overwrite=overwrite, directory=True)
+    if path.is_dir() and not is_store(path):
+        raise OutputExists(f"{path} is a folder but no Zarr store; choose a new name")
+
+
+def layout(
+    like: Described, strip: int | None = None
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Shapes of chunks and of shards (None for a small image).
+
+    Args:
+        strip: rows that are written together; shards are then as high, so that no two strips
+            share a file.
+    """
+    chunks = tuple(max(1, min(n, c)) for n, c in zip(like.shape, CHUNK, strict=True))
+    if strip is not None:
+        # A shard holds whole chunks.
+        heights = [n for n in range(CHUNK[1] // 4, CHUNK[1] + 1) if strip % n == 0]
+        chunks = (chunks[0], max(heights, default=strip), chunks[2])
+    elif max(like.shape[1:]) <= SHARD:
+        return chunks, None
+    # All bands and a square of pixels in one file: a cube is not a million files.
+    whole = -(-like.shape[0] // chunks[0]) * chunks[0]
+    _, rows, cols = (c * max(1, SHARD // c) for c in chunks)
+    return chunks, (whole, strip or rows, cols)
+
+
+def tile(like: Described, encoding: Encoding, strip: int | None = None) -> tuple[int, int]:
+    """Rows and columns of a file: a part of one is written by reading it back."""
+    chunks, shards = layout(like, strip)
+    _, rows, cols = shards or chunks
+    return rows, cols
+
+
+class Store:
+    """Writes windows of the array ``cube`` of a store. Other processes open the store anew.
+
+    Several may write at once as long as no two of them write to one shard.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = threading.Lock()  # two windows of this process may share a chunk
+        self.cube = package().open_group(str(path), mode="r+")["cube"]
+
+    def __call__(self, bands: Index, rows: slice, cols: slice, stored: NDArray[Any]) -> None:
+        with self.lock:
+            if isinstance(bands, slice):
+                self.cube[bands, rows, cols] = stored
+                return
+            for i, band in enumerate(bands):
+                self.cube[band, rows, cols] = stored[i]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Store, (self.path,)
+
+
+@contextmanager
+def writer(
+    tmp: Path, like: Described, encoding: Encoding, strip: int | None = None
+) -> Iterator[Put]:
+    """Write what is known about the cube, and the numbers window by window.
+
+    Args:
+        strip: as for :func:`layout`.
+    """
+    chunks, shards = layout(like, strip)
+    group = package().create_group(store=str(tmp), overwrite=False)
+    group.attrs.update(_attributes(like, encoding))
+    group.create_array(
+        "cube",
+        shape=like.shape,
+        dtype=encoding.dtype,
+        chunks=chunks,
+        shards=shards,
+        dimension_names=("band", "row", "col"),
+        attributes=_array_attributes(like, encoding),
+    )
+    yield Store(tmp)
+    # What a process that was killed left behind.
+    for file in tmp.rglob("*.partial"):
+        file.unlink()
+
+
+def write(cube: Described, path: Path, stored: NDArray[Any], encoding: Encoding) -> None:
+    """Write a whole cube, ``stored`` as (band, row, col)."""
+    if stored.ndim == 2:
+        stored = stored[None]
+    with writer(path, cube, encoding) as put:
+        bands, rows, cols = cube.shape
+        put(slice(0, bands), slice(0, rows), slice(0, cols), stored)
+
+
+def _array_attributes(like: Described, encoding: Encoding) -> dict[str, Any]:
+    found: dict[str, Any] = {"axes": AXES}
+    if encoding.scale != 1.0 or encoding.offset != 0.0:
+        found |= {"scale_factor": encoding.scale, "add_offset": encoding.offset}
+    if encoding.nodata is not None and np.isfinite(encoding.nodata):
+        found["_FillValue"] = encoding.nodata
+    return found
+
+
+def _attributes(like: Described, encoding: Encoding) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if like.wavelengths is not None:
+        found |= {"wavelengths": like.wavelengths.tolist(), "wavelength_units": "nm"}
+    if "fwhm" in carried(like):
+        found |= {"fwhm": list(carried(like)["fwhm"]), "fwhm_units": "nm"}
+    if not like.good_bands.all():
+        found["good_bands"] = like.good_bands.astype(int).tolist()
+    text = to_text(like)
+    if text is not None:  # as text: JSON proper has no NaN
+        found["metadata"] = text
+    return found

@@ -1,0 +1,5 @@
+"""The models: what a clean image looks like, one small file each, and the registry."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

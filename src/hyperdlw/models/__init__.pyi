@@ -1,0 +1,12 @@
+from . import defaults as defaults
+from . import denoisers as denoisers
+from . import dip as dip
+from . import published as published
+from .defaults import MODEL as MODEL
+from .defaults import WEIGHTS as WEIGHTS
+from .denoisers.catalogue import Spec as Spec
+from .denoisers.catalogue import eigen as eigen
+from .registry import Entry as Entry
+from .registry import build as build
+from .registry import find as find
+from .registry import registry as registry

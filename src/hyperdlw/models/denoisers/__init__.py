@@ -1,0 +1,5 @@
+"""Gaussian denoisers: functions (x, sigma) -> x that plug-and-play models use as a prior."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

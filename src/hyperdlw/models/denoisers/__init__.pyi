@@ -1,0 +1,17 @@
+from .catalogue import GREY as GREY
+from .catalogue import RUN as RUN
+from .catalogue import Denoiser as Denoiser
+from .catalogue import Eigen as Eigen
+from .catalogue import GreyDenoiser as GreyDenoiser
+from .catalogue import Rank as Rank
+from .catalogue import Spec as Spec
+from .catalogue import components as components
+from .catalogue import components_of as components_of
+from .catalogue import eigen as eigen
+from .catalogue import grey as grey
+from .catalogue import in_unit as in_unit
+from .catalogue import registry as registry
+from .catalogue import resolve as resolve
+from .catalogue import resolve_grey as resolve_grey
+from .catalogue import spectral_sums as spectral_sums
+from .catalogue import trained as trained

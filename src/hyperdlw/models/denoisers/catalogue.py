@@ -1,0 +1,237 @@
+"""Gaussian denoisers: functions (x, sigma) -> x that plug-and-play models use as a prior.
+
+A denoiser takes an image (..., band, row, col) near [0, 1] with white noise of standard deviation
+sigma and returns its guess of the clean image. Any callable of that form will do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ...errors import BadOption, unknown_name
+from ...networks import FFDNet
+from ...networks import files as store
+from ...solver import Small, Spread
+from . import framelet
+
+Denoiser = Callable[[Tensor, float], Tensor]
+"""(image (..., band, row, col), sigma) -> image of the same shape."""
+
+GreyDenoiser = Callable[[Tensor, Tensor], Tensor]
+"""(images (image, row, col), sigma: one per image, or a map of the same shape) -> images."""
+
+RUN = 4
+"""Neighbouring pixels of a row that are added up before the components are found."""
+
+Rank = int | Literal["auto"]
+
+Spec = str | Path | Denoiser | GreyDenoiser
+"""What a user may give: a name, a file with a trained network, or a callable."""
+
+
+def resolve(spec: str | Path | Denoiser) -> Denoiser:
+    """The denoiser a user means: a registered name, a file with a trained one, or a callable.
+
+    >>> resolve(lambda x, sigma: 0.5 * x)(torch.ones(1, 2, 2), 0.1).mean()
+    tensor(0.5000)
+    """
+    if callable(spec):
+        return spec
+    if str(spec) in registry():
+        return registry()[str(spec)]
+    if Path(spec).suffix not in store.ENDINGS:
+        raise unknown_name("denoiser", str(spec), registry())
+    net = store.load_denoiser(spec).net
+    if isinstance(net, FFDNet):
+        return eigen(net)
+    return lambda x, sigma: net(x)  # SERT guesses the noise level by itself
+
+
+def resolve_grey(spec: str | Path | GreyDenoiser) -> GreyDenoiser:
+    """The denoiser of grey images in any units: "framelet", "gauss", a file, or a callable.
+
+    >>> resolve_grey("framelet")(torch.zeros(1, 8, 8), torch.tensor(0.1)).shape
+    torch.Size([1, 8, 8])
+    """
+    if callable(spec):
+        return spec
+    if str(spec) in GREY:
+        return GREY[str(spec)]
+    if Path(spec).suffix not in store.ENDINGS:
+        raise unknown_name("denoiser of grey images", str(spec), GREY)
+    net = store.load_denoiser(spec).net
+    if not isinstance(net, FFDNet):
+        raise BadOption(f"{spec} is a denoiser of cubes, and one of grey images is needed")
+    return in_unit(net)
+
+
+def trained(spec: str | Path | Denoiser | GreyDenoiser) -> tuple[int, str]:
+    """Number of parameters and SHA-256 of the network behind a denoiser; 0 and "" without one.
+
+    >>> trained("eigen")[0], trained("framelet")
+    (128644, (0, ''))
+    """
+    if callable(spec):
+        return 0, ""
+    shipped = str(spec) in ("eigen", "gauss")
+    if not shipped and Path(spec).suffix not in store.ENDINGS:
+        return 0, ""
+    stored = store.load_denoiser("gauss" if shipped else spec)
+    return sum(p.numel() for p in stored.net.parameters()), stored.sha256
+
+
+def registry() -> dict[str, Denoiser]:
+    """Denoisers by name: ours, then those of installed packages (entry point hyperdlw.models.denoisers.catalogue)."""
+    found: dict[str, Denoiser] = {"eigen": eigen()}
+    for point in entry_points(group="hyperdlw.models.denoisers.catalogue"):
+        found.setdefault(point.name, point.load())
+    return found
+
+
+@cache
+def _shipped() -> FFDNet:
+    net = store.load_denoiser("gauss").net
+    assert isinstance(net, FFDNet)
+    return net
+
+
+def grey(images: Tensor, sigma: Tensor | float) -> Tensor:
+    """Denoise grey images (image, row, col) near [0, 1] with the shipped network.
+
+    Args:
+        sigma: noise level in the units of the images: one number, one per image, or a map
+            (image, row, col).
+    """
+    out: Tensor = _shipped()(images, torch.as_tensor(sigma))
+    return out
+
+
+def in_unit(denoise: GreyDenoiser) -> GreyDenoiser:
+    """The same denoiser for images in any units: each is scaled to [0, 1], with its noise level."""
+
+    def restore(images: Tensor, sigma: Tensor) -> Tensor:
+        low, high = images.amin((1, 2), True), images.amax((1, 2), True)
+        scale = (high - low).clamp_min(1e-6)
+        level = sigma / (scale.flatten() if sigma.dim() == 1 else scale)
+        return low + scale * denoise((images - low) / scale, level)
+
+    return restore
+
+
+GREY: dict[str, GreyDenoiser] = {"framelet": framelet.denoise, "gauss": in_unit(grey)}
+"""Denoisers of grey images by name."""
+
+
+def eigen(denoise: GreyDenoiser = grey, rank: Rank = 4) -> Eigen:
+    """A denoiser of cubes from one of grey images.
+
+    The cube is projected on its first ``rank`` spectral components. Their basis is orthonormal, so
+    every eigenimage has the noise level of the cube; each is scaled to [0, 1] and denoised with
+    the level in that scale. Any number of bands.
+
+    Args:
+        denoise: of (image, row, col) and one noise level per image.
+        rank: number of components, at most the number of bands; "auto" takes those that stand out of
+            white noise of level sigma.
+    """
+    return Eigen(denoise, rank)
+
+
+@dataclass(frozen=True)
+class Eigen:
+    """See :func:`eigen`."""
+
+    denoise: GreyDenoiser = grey
+    rank: Rank = 4
+
+    def __post_init__(self) -> None:
+        if self.rank != "auto" and self.rank < 1:
+            raise BadOption(
+                f"the rank of the eigenimages must be at least 1 or 'auto', not {self.rank}"
+            )
+
+    def __call__(self, x: Tensor, sigma: float) -> Tensor:
+        if x.dim() > 3:
+            flat = x.reshape(-1, *x.shape[-3:])
+            return torch.stack([self(cube, sigma) for cube in flat]).view_as(x)
+        basis = components(x, self.rank, sigma)
+        out: Tensor = torch.tensordot(basis, self.images(torch.tensordot(basis.T, x, 1), sigma), 1)
+        return out
+
+    def images(self, images: Tensor, sigma: float) -> Tensor:
+        """The eigenimages, denoised."""
+        if sigma <= 0:
+            return images
+        return in_unit(self.denoise)(images, images.new_full((len(images),), sigma))
+
+    def spread(self, sigma: Callable[[float], float]) -> Spread:
+        """In stages: the sums give the components, the few images are the eigenimages.
+
+        Args:
+            sigma: the noise level for a step t.
+        """
+
+        def settle(total: Tensor, t: float, small: Small) -> Small:
+            return components_of(total, self.rank, sigma(t))
+
+        def apply(v: Tensor, t: float, small: Small, images: Tensor | None) -> Tensor:
+            assert images is not None
+            made: Tensor = torch.tensordot(small.to(images), images, 1)
+            return made
+
+        return Spread(
+            lambda v, t, small, images: spectral_sums(v),
+            settle,
+            apply,
+            low=lambda v, small: torch.tensordot(small.T.to(v), v, 1),
+            mix=lambda images, t, small, old: self.images(images, sigma(t)),
+            first=lambda total, shape: components_of(total, self.rank, 0.0),
+            first_part=spectral_sums,
+            room=40 * (4 if self.rank == "auto" else self.rank),
+        )
+
+
+@torch.no_grad()
+def components(x: Tensor, rank: Rank, sigma: float) -> Tensor:
+    """Orthonormal columns (band, component) that span the strongest spectral components of a cube.
+
+    Every sign is such that the eigenimage has a positive mean, so that reordering the bands
+    reorders the result.
+    """
+    return components_of(spectral_sums(x), rank, sigma).to(x.dtype)
+
+
+def spectral_sums(x: Tensor) -> Tensor:
+    """Sums over pixels x_b x_c, x_b and 1, as columns (band, band + 2) in float64.
+
+    The pixels are sums of :data:`RUN` neighbours of a row over the root of their number: white noise
+    keeps its level, what neighbours have in common grows, and the components stand out more.
+    """
+    if x.shape[-1] >= 2 * RUN:
+        runs = x.shape[-1] // RUN
+        x = x[..., : runs * RUN].reshape(*x.shape[:-1], runs, RUN).sum(-1) / math.sqrt(RUN)
+    flat = x.flatten(1).double()
+    bands, pixels = flat.shape
+    count = flat.new_full((bands, 1), pixels)
+    return torch.cat([flat @ flat.T, flat.sum(1, keepdim=True), count], 1)
+
+
+def components_of(sums: Tensor, rank: Rank, sigma: float) -> Tensor:
+    """The components from the sums over the pixels."""
+    bands = len(sums)
+    values, vectors = torch.linalg.eigh(sums[:, :bands])
+    if rank == "auto":
+        # The largest eigenvalue of pure noise (Marchenko and Pastur).
+        edge = (sigma * (math.sqrt(float(sums[0, -1])) + math.sqrt(bands))) ** 2
+        rank = max(1, int((values > edge).sum()))
+    basis: Tensor = vectors.flip(1)[:, :rank]
+    return basis * torch.where(basis.T @ sums[:, bands] < 0, -1.0, 1.0)

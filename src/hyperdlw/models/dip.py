@@ -1,0 +1,163 @@
+"""Deep image prior: S2DIP (Luo et al. 2021) and DLW-S2DIP.
+
+An untrained network is fitted to the noisy cube, and stopped before it learns the noise. This is
+not of the form of the solver: one loop of its own, behind the same call.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import BadOption
+from ..networks import MULTIPLE, SkipNet, reflect_to
+from ..solver import Model, Problem, Schedule, Solution, State, Watch, soft
+from ..testbed import psnr
+
+MU, TV, SSTV = 0.12, 1.0, 10.0
+"""The penalty, and the weights of spatial and spatial-spectral variation."""
+THRESHOLD, SPARSE = 0.1, 0.02
+RATE, INPUT, JITTER = 0.005, 0.1, 0.01
+STEPS, WEIGHTED = 1500, 500
+"""Iterations with the sparse term, and with weights, which lead there sooner."""
+AVERAGE = 0.98
+"""Decay of the running mean of the images."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The image after the last iteration, and one entry per iteration of loss and PSNR (dB)."""
+
+    x: Tensor
+    loss: list[float]
+    psnr: list[float]
+
+
+def build(shape: Sequence[int], strength: float = 1.0) -> Model:
+    """What an untrained network fits first, with little variation (DLW-S2DIP: weighted data term)."""
+    return _model(strength, sparse=False)
+
+
+def original(shape: Sequence[int], strength: float = 1.0) -> Model:
+    """S2DIP as published: the same network with a term for sparse noise in place of weights."""
+    return _model(strength, sparse=True)
+
+
+def usual(weighted: bool) -> int:
+    """The number of iterations, unless another one is asked for."""
+    return WEIGHTED if weighted else STEPS
+
+
+def _model(strength: float, sparse: bool) -> Model:
+    def method(p: Problem, schedule: Schedule, watch: Watch | None) -> Solution:
+        if schedule.tolerance is not None:
+            raise BadOption("a deep image prior has no solution to converge to; give it steps")
+
+        def progress(k: int, x: Tensor) -> None:
+            if watch is not None:
+                watch(State(x, (), (), (), (), schedule.mu, k))
+
+        fit = restore(
+            p.measured,
+            None if sparse else p.w,
+            strength=strength,
+            mu=schedule.mu,
+            iterations=schedule.steps,
+            seconds=schedule.seconds,
+            seed=p.seed,
+            progress=progress,
+        )
+        state = State(fit.x, (), (), (), (), schedule.mu, len(fit.loss))
+        return Solution(fit.x, state, (), True)
+
+    return Model(terms=(), schedule=Schedule(steps=usual(not sparse), mu=MU), method=method)
+
+
+@torch.enable_grad()
+def restore(
+    y: Tensor,
+    w: Tensor | None,
+    *,
+    strength: float = 1.0,
+    mu: float = MU,
+    iterations: int | None = None,
+    seconds: float | None = None,
+    seed: int = 0,
+    clean: Tensor | None = None,
+    progress: Callable[[int, Tensor], None] | None = None,
+) -> Fit:
+    """Fit the network to a cube (band, row, col) in [0, 1].
+
+    Minimises  ||sqrt(w) (y - x)|| + strength R(x)  over the parameters of x = net(z), R the l1 norm
+    of |D x| for spatial and spatial-spectral differences, split with the penalty mu: one step of
+    Adam, then one update of the split. Without w the data term is ||y - x - s|| with a sparse s,
+    as published. The norms are not squared and the differences are absolute, as in the authors'
+    program. With weights the rate of Adam falls to 0 along a cosine and the image is a running mean:
+    nobody can see which iteration is the best one, so the last one has to be as good.
+
+    Args:
+        w: weights with mean one; None: the sparse term.
+        iterations: steps of Adam, None: :func:`usual`; the authors' program takes 7000.
+        seconds: stop after the iteration that passes this time.
+        seed: of the network, its input and the jitter of the input.
+        clean: the true cube, for the PSNR of every iteration.
+        progress: called with the number of the iteration, from 1, and its image.
+    """
+    begun = time.monotonic()
+    iterations = iterations or usual(w is not None)
+    random = torch.Generator().manual_seed(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        net = SkipNet(y.shape[-3])
+    crop = (..., slice(y.shape[-2]), slice(y.shape[-1]))
+    padded = reflect_to(y.detach(), MULTIPLE)
+    z = INPUT * torch.rand(padded[None].shape, generator=random)
+    root = None if w is None else w.detach().expand_as(y).sqrt()
+    measured = (y != 0).to(y)  # the authors' program takes exact zeros for dead pixels
+    optimiser = torch.optim.Adam(net.parameters(), lr=RATE)
+    duals: list[Tensor] | None = None
+    image, losses, scores = y, list[float](), list[float]()
+    for k in range(iterations):
+        jitter = JITTER * torch.randn(z.shape, generator=random)
+        x = net(z + jitter)[0][crop]
+        fields = variation(x)
+        duals = duals or [torch.zeros_like(d) for d in fields]
+        loss = torch.zeros(())
+        for i, (d, dual) in enumerate(zip(fields, duals, strict=True)):
+            v = soft(d.detach() + dual / mu, THRESHOLD)
+            weight = (TV if i < 2 else SSTV) * 0.5 * mu * strength
+            loss = loss + weight * (d - v + dual / mu).norm()
+            duals[i] = dual + mu * (d.detach() - v)
+        if root is None:
+            loss = loss + (measured * (y - x) - soft(y - x.detach(), SPARSE)).norm()
+        else:
+            loss = loss + (root * (y - x)).norm()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        if root is None:
+            image = x.detach()
+        else:
+            share = max(1.0 - AVERAGE, 1.0 / (k + 1))
+            image = x.detach() if k == 0 else torch.lerp(image, x.detach(), share)
+            for group in optimiser.param_groups:
+                group["lr"] = RATE * 0.5 * (1.0 + math.cos(math.pi * (k + 1) / iterations))
+        losses.append(float(loss.detach()))
+        if clean is not None:
+            scores.append(psnr(clean.numpy(), image.numpy()))
+        if progress is not None:
+            progress(k + 1, image)
+        if seconds is not None and time.monotonic() - begun > seconds:
+            break
+    return Fit(image, losses, scores)
+
+
+def variation(x: Tensor) -> list[Tensor]:
+    """Absolute differences along columns and rows, of the bands and of |band differences|."""
+    between = (x[1:] - x[:-1]).abs()
+    return [t.diff(dim=axis).abs() for t in (x, between) for axis in (-1, -2)]

@@ -1,0 +1,8 @@
+from .registry import Entry as Entry
+from .registry import Run as Run
+from .registry import check_denoiser as check_denoiser
+from .registry import check_options as check_options
+from .registry import find as find
+from .registry import is_rival as is_rival
+from .registry import registry as registry
+from .registry import restore as restore

@@ -1,0 +1,13 @@
+from . import files as files
+from .dlwnet import ARCHITECTURES as ARCHITECTURES
+from .dlwnet import DLWnet2d as DLWnet2d
+from .dlwnet import DLWnet3d as DLWnet3d
+from .dlwnet import Network as Network
+from .dlwnet import factor as factor
+from .dlwnet_fast import GROUP as GROUP
+from .ffdnet import FFDNet as FFDNet
+from .files import RIVALS as RIVALS
+from .padding import reflect_to as reflect_to
+from .sert import SERT as SERT
+from .skip import MULTIPLE as MULTIPLE
+from .skip import SkipNet as SkipNet

@@ -1,0 +1,375 @@
+"""Networks on disk: safetensors with a JSON card in the metadata, and nothing that can run code."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as serialised
+from torch import Tensor
+
+from ..errors import BadFile, BadModel, BadOption, unknown_name
+from ..io import atomic
+from .dlwnet import ARCHITECTURES, DLWnet3d, Network
+from .ffdnet import FFDNet
+from .hsidcnn import HSIDCNN
+from .hsidenet import HSIDeNet
+from .sert import SERT, VARIANTS, from_released
+
+SHIPPED = Path(__file__).parent / "pretrained"
+SHIPPED_RIVALS = SHIPPED / "rivals"
+"""Networks that restore an image by themselves, apart from those that weight it."""
+SHIPPED_DENOISERS = SHIPPED / "denoisers"
+"""Gaussian denoisers, apart from the networks that give weights."""
+ENDINGS = (".safetensors", ".pth", ".pt", ".ckpt", ".pkl")
+"""File endings that mean a network; all but the first are refused, with the reason."""
+LARGEST = 64 * 2**20
+"""Bytes; a weight network is far smaller, and a lying file is refused before it is read."""
+
+
+Rival = HSIDCNN | HSIDeNet
+
+RIVALS: dict[str, type[HSIDCNN] | type[HSIDeNet]] = {"hsid-cnn": HSIDCNN, "hsi-denet": HSIDeNet}
+"""Architectures that restore an image by themselves."""
+
+DenoiserNet = FFDNet | SERT
+
+DENOISERS: dict[str, Callable[..., DenoiserNet]] = {
+    "ffdnet": FFDNet,
+    **{name: partial(SERT, variant=name) for name in VARIANTS},
+}
+"""Architectures of Gaussian denoisers."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A network with its card and the SHA-256 of its file."""
+
+    net: Network
+    card: dict[str, Any]
+    sha256: str
+
+
+@dataclass(frozen=True)
+class StoredRival:
+    """A network that restores an image by itself, with its card and the SHA-256 of its file."""
+
+    net: Rival
+    card: dict[str, Any]
+    sha256: str
+
+
+@dataclass(frozen=True)
+class StoredDenoiser:
+    """A Gaussian denoiser with its card and the SHA-256 of its file."""
+
+    net: DenoiserNet
+    card: dict[str, Any]
+    sha256: str
+
+
+def names() -> list[str]:
+    """The weight networks inside the package."""
+    return sorted(p.stem for p in SHIPPED.glob("*.safetensors"))
+
+
+def locate(name: str | Path) -> Path:
+    """The file of a shipped network, or the path itself.
+
+    A name with a path separator or a file ending is a path; everything else is looked up in the package.
+    """
+    text = str(name)
+    if text in names():
+        return SHIPPED / f"{text}.safetensors"
+    path = Path(text)
+    if path.suffix in ENDINGS or len(path.parts) > 1 or path.is_file():
+        return path
+    if text in RIVALS:
+        raise BadOption(
+            f"'{text}' restores images by itself and gives no weights; use it as the model"
+        )
+    raise unknown_name("network", text, names())
+
+
+def save(
+    path: str | Path,
+    net: Network | Rival | DenoiserNet,
+    card: dict[str, Any],
+    *,
+    overwrite: bool = False,
+) -> None:
+    """Write a network and its card; the architecture goes into the card by itself."""
+    full = {**card, **net.config}
+    tensors = {k: v.detach().contiguous() for k, v in _floats(net.state_dict()).items()}
+    data = serialised(tensors, metadata={"card": json.dumps(full, sort_keys=True)})
+    with atomic(path, overwrite=overwrite) as tmp:
+        # save_file would make a file that nobody but its owner can read.
+        tmp.write_bytes(data)
+
+
+def load(name: str | Path) -> Stored:
+    """Read a network by name or path; every tensor is checked against the card.
+
+    Raises:
+        BadModel: the file is a pickle, is damaged, or does not fit its card.
+        BadFile: there is no such file.
+    """
+    path = locate(name)
+    card, tensors, sha256 = _read(path)
+    return Stored(build(path, card, tensors), card, sha256)
+
+
+def load_rival(name: str | Path) -> StoredRival:
+    """Read a network that restores images by itself, by path or by the name of its architecture.
+
+    Raises:
+        BadOption: no network of that name is inside the package.
+        BadModel, BadFile: as for :func:`load`.
+    """
+    path = SHIPPED_RIVALS / f"{name}.safetensors" if str(name) in RIVALS else Path(name)
+    if str(name) in RIVALS and not path.exists():
+        raise BadOption(
+            f"no trained network {name} is inside the package; train one with "
+            f"'hyperdlw train-rival {name}' and give its file (.safetensors) as the model"
+        )
+    card, tensors, sha256 = _read(path)
+    return StoredRival(build_rival(path, card, tensors), card, sha256)
+
+
+def load_denoiser(name: str | Path) -> StoredDenoiser:
+    """Read a Gaussian denoiser, by the name of a shipped one ("gauss") or by path.
+
+    Raises:
+        BadModel, BadFile: as for :func:`load`.
+    """
+    shipped = SHIPPED_DENOISERS / f"{name}.safetensors"
+    path = shipped if Path(name).suffix not in ENDINGS and shipped.is_file() else Path(name)
+    card, tensors, sha256 = _read(path)
+    kind = card["architecture"]
+    if kind not in DENOISERS:
+        known = ", ".join(DENOISERS)
+        raise BadModel(f"{path} is a {kind} and no Gaussian denoiser (known: {known})")
+    return StoredDenoiser(_filled(path, card, tensors, DENOISERS), card, sha256)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], str]:
+    """Card, tensors and SHA-256 of a file."""
+    data = _bytes(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise BadModel(f"{path} is not a readable hyperdlw model: {error}") from error
+    return _card(path, metadata), tensors, hashlib.sha256(data).hexdigest()
+
+
+def _floats(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Without the step counters of batch normalisation, which nothing reads after training."""
+    return {k: v for k, v in state.items() if v.is_floating_point()}
+
+
+def _bytes(path: Path) -> bytes:
+    """The file, unless it is missing, too large, or one of the formats that execute code on loading."""
+    try:
+        size = path.stat().st_size
+        if size > LARGEST:
+            raise BadModel(f"{path} has {size} bytes; a weight network has less than {LARGEST}")
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise BadFile(
+            f"there is no network file {path} (hyperdlw nets lists the shipped ones)"
+        ) from error
+    except OSError as error:
+        raise BadFile(f"cannot read {path}: {error.strerror}") from error
+    # A safetensors file opens with the length of its header, eight bytes of which the first may be
+    # anything, and then the header's brace.
+    if data[8:9] != b"{" and (data[:1] == b"\x80" or data[:4] == b"PK\x03\x04"):
+        raise BadModel(
+            f"{path} is not a hyperdlw model (it is a pickle, which can run code when loaded); "
+            "use 'hyperdlw import-weights' on checkpoints you trust"
+        )
+    return data
+
+
+def _card(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
+    if "card" not in metadata:
+        raise BadModel(f"{path} has no card in its metadata; it was not written by hyperdlw")
+    try:
+        card = json.loads(metadata["card"])
+    except ValueError as error:
+        raise BadModel(f"the card of {path} is not JSON: {error}") from error
+    if not isinstance(card, dict) or not isinstance(card.get("architecture"), str):
+        raise BadModel(f"the card of {path} does not name an architecture")
+    return card
+
+
+def build(path: Path, card: dict[str, Any], tensors: dict[str, Tensor]) -> Network:
+    """The network of a card, filled with tensors that must fit it exactly."""
+    kind = card["architecture"]
+    if kind in RIVALS:
+        raise BadModel(
+            f"{path} is a {kind}, which restores images by itself and gives no weights; "
+            "use it as the model"
+        )
+    if kind in DENOISERS:
+        raise BadModel(f"{path} is a {kind}, a denoiser, and gives no weights; use it with 'pnp'")
+    if kind not in ARCHITECTURES:
+        raise BadModel(
+            f"{path} has the unknown architecture '{kind}' (known: {', '.join(ARCHITECTURES)})"
+        )
+    net: Network = _filled(path, card, tensors, ARCHITECTURES)
+    return net
+
+
+def _filled(
+    path: Path, card: dict[str, Any], tensors: dict[str, Tensor], known: Mapping[str, Any]
+) -> Any:
+    """One of the ``known`` networks, filled with tensors that must fit it exactly."""
+    kind = card["architecture"]
+    sizes = {k: card[k] for k in ("filters", "blocks", "channels", "layers") if k in card}
+    if not all(isinstance(v, int) and 1 <= v <= 1024 for v in sizes.values()):
+        raise BadModel(f"the card of {path} has impossible sizes: {sizes}")
+    try:
+        with torch.device("meta"):
+            expected = known[kind](**sizes).state_dict()
+    except TypeError as error:
+        raise BadModel(
+            f"the card of {path} does not fit the architecture {kind}: {error}"
+        ) from error
+    check_tensors(path, tensors, {k: tuple(v.shape) for k, v in expected.items()})
+    net = known[kind](**sizes)
+    net.load_state_dict(tensors)
+    return net.eval().requires_grad_(False)
+
+
+def build_rival(path: Path, card: dict[str, Any], tensors: dict[str, Tensor]) -> Rival:
+    """The network of a card that restores images by itself, filled with tensors that must fit."""
+    kind = card["architecture"]
+    if kind not in RIVALS:
+        known = ", ".join(RIVALS)
+        raise BadModel(
+            f"{path} has the architecture '{kind}', which cannot restore an image by itself "
+            f"(those that can: {known})"
+        )
+    sizes = {k: card[k] for k in ("neighbours", "channels") if k in card}
+    if not all(
+        type(v) is int and 2 <= v <= 1024 and v % 2 in (0, k == "channels")
+        for k, v in sizes.items()
+    ):
+        raise BadModel(f"the card of {path} has impossible sizes: {sizes}")
+    try:
+        net = RIVALS[kind](**sizes)
+    except TypeError as error:
+        raise BadModel(
+            f"the card of {path} does not fit the architecture {kind}: {error}"
+        ) from error
+    check_tensors(path, tensors, {k: tuple(v.shape) for k, v in _floats(net.state_dict()).items()})
+    net.load_state_dict(tensors, strict=False)
+    return net.eval().requires_grad_(False)
+
+
+def check_tensors(
+    path: Path, found: dict[str, Tensor], expected: dict[str, tuple[int, ...]]
+) -> None:
+    """Names, shapes, type and finiteness, with the first difference named."""
+    missing, extra = sorted(set(expected) - set(found)), sorted(set(found) - set(expected), key=str)
+    if missing or extra:
+        raise BadModel(f"{path}: tensors missing {missing[:3]}, not expected {extra[:3]}")
+    for key, shape in expected.items():
+        if tuple(found[key].shape) != shape:
+            raise BadModel(f"{path}: {key} has shape {tuple(found[key].shape)}, expected {shape}")
+        if found[key].dtype != torch.float32:
+            raise BadModel(f"{path}: {key} is of type {found[key].dtype}, expected float32")
+        if not bool(torch.isfinite(found[key]).all()):
+            raise BadModel(f"{path}: {key} holds NaN or infinite values")
+
+
+FOREIGN_KEYS = ("conv1", "conv2", "mid_layer.0", "mid_layer.2", "mid_layer.4", "mid_layer.6")
+"""Layers of the checkpoints released with the paper: spatial and spectral factors in turn."""
+
+
+def import_checkpoint(path: str | Path, name: str | None = None) -> tuple[DLWnet3d, dict[str, Any]]:
+    """A network from a PyTorch checkpoint released with the paper, and a card for it."""
+    return _import_weights(Path(path), read_checkpoint(path), name)
+
+
+def import_any(path: str | Path, name: str | None = None) -> tuple[DLWnet3d | SERT, dict[str, Any]]:
+    """A network from a checkpoint of one of the programs we know, by the names of its tensors."""
+    if "conv_first.weight" in read_checkpoint(path):
+        return import_sert(path, name)
+    return import_checkpoint(path, name)
+
+
+def import_sert(path: str | Path, name: str | None = None) -> tuple[SERT, dict[str, Any]]:
+    """A SERT from a checkpoint in the layout of its authors' program, and a card for it."""
+    tensors = read_checkpoint(path)
+    net = from_released(tensors)
+    check_tensors(Path(path), tensors, net.released_shapes())
+    net.load_released(tensors)
+    card = {"name": name or Path(path).stem, "kind": "denoiser", "imported_from": Path(path).name}
+    return net.eval().requires_grad_(False), card
+
+
+def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
+    """The table of tensors in a PyTorch checkpoint.
+
+    The file is read with ``weights_only=True``, which refuses everything but tensors.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise BadFile(f"there is no checkpoint {path}")
+    if path.stat().st_size > LARGEST:
+        raise BadModel(f"{path} has {path.stat().st_size} bytes; expected less than {LARGEST}")
+    try:
+        with warnings.catch_warnings():
+            # torch remarks on the protocol of a pickle that it then refuses.
+            warnings.simplefilter("ignore", UserWarning)
+            state = torch.load(path, weights_only=True, map_location="cpu")
+    except Exception as error:
+        reason = str(error).splitlines()[0][:120]
+        raise BadModel(
+            f"{path} cannot be read as a checkpoint of plain tensors and was not loaded: {reason}"
+        ) from None
+    tables = state if isinstance(state, dict) else {}
+    tensors = tables.get("model_state_dict", tables.get("net", tables))
+    if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
+        raise BadModel(f"{path} holds no table of tensors under 'model_state_dict'")
+    return {str(k).removeprefix("module."): t for k, t in tensors.items()}
+
+
+def _import_weights(
+    path: Path, tensors: dict[str, Tensor], name: str | None
+) -> tuple[DLWnet3d, dict[str, Any]]:
+    filters = 64
+    shapes: dict[str, tuple[int, ...]] = {
+        "conv_last.weight": (1, filters, 3, 3, 3),
+        "conv_last.bias": (1,),
+    }
+    for i, layer in enumerate(FOREIGN_KEYS):
+        shapes[f"{layer}.bias"] = (filters,)
+        shapes[f"{layer}.weight"] = (
+            (filters, filters, 3, 1, 1) if i % 2 else (filters, 1 if i == 0 else filters, 1, 3, 3)
+        )
+    check_tensors(path, tensors, shapes)
+    net = DLWnet3d(filters)
+    own: dict[str, Tensor] = {
+        "last.weight": tensors["conv_last.weight"],
+        "last.bias": tensors["conv_last.bias"],
+    }
+    for i, layer in enumerate(FOREIGN_KEYS):
+        kind = "spectrum" if i % 2 else "space"
+        weight = tensors[f"{layer}.weight"]
+        own[f"{kind}.{i // 2}.weight"] = weight[..., 0] if i % 2 else weight[:, :, 0]
+        own[f"{kind}.{i // 2}.bias"] = tensors[f"{layer}.bias"]
+    net.load_state_dict(own)
+    net.eval().requires_grad_(False)
+    return net, {"name": name or path.stem, "imported_from": path.name}

@@ -1,0 +1,339 @@
+"""What to do with a noisy cube: how noisy it is, where it is broken, and which model to take.
+
+Everything is read from the noisy cube alone. The reasons are sentences, the numbers are in
+:class:`Advice`; ``hyperdlw denoise --auto`` follows the recommendation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ... import models
+from ...cube import Cube
+from ...errors import DlwError
+from ...networks import files as store
+from ...solver import Problem, solve
+from ...weights import DEFAULT, noise_level, resolve
+from ..prepare import Prepared, Range, prepare
+from ..rank import estimate_rank
+from ..run import DEFAULT_MODEL
+from ..strength import Choice, choose
+from . import theory
+
+LINE = 5.0
+"""Robust standard deviations a column has to stick out by."""
+
+IMPULSES = 0.05
+"""Share of far-off voxels from which a band counts as one with impulses; image detail makes up to 0.02."""
+
+INSPECT = "nn"
+"""The model whose residual is searched for stripes: low rank leaves them there, smoothness in space does
+not always."""
+
+HIDDEN = 0.03
+"""Share of the voxels that are hidden to compare models."""
+
+MARGIN = 0.1
+"""By how much the error on hidden voxels has to fall for a model other than the default. On one
+of two training cubes a difference of 0.04 pointed the wrong way."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """What is known of one band (numbered from 0 in the cube).
+
+    Attributes:
+        sigma: robust standard deviation of its noise, in units of its signal range.
+        impulses: share of voxels far off the restored image, 0..1.
+        dead: columns that hold one value; ``dead_rows`` likewise.
+        striped: columns shifted against the restored image; ``striped_rows`` likewise.
+        bad: why the band should not be trusted, or "".
+    """
+
+    band: int
+    sigma: float
+    impulses: float
+    dead: tuple[int, ...]
+    striped: tuple[int, ...]
+    dead_rows: tuple[int, ...]
+    striped_rows: tuple[int, ...]
+    bad: str
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The recommendation, a sentence of reason for each part, and the evidence."""
+
+    network: str
+    model: str
+    rank: int
+    strength: float
+    reasons: dict[str, str]
+    bands: tuple[Band, ...]
+    skipped: dict[int, str]
+    divergence: dict[str, dict[str, float]]
+    held_out: dict[str, float]
+    choice: dict[str, Any]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def impulse_bands(self) -> dict[int, float]:
+        """Bands with impulses, and the share of them."""
+        return {b.band: b.impulses for b in self.bands if b.impulses > IMPULSES}
+
+    @property
+    def bad_bands(self) -> dict[int, str]:
+        """Bands not to be trusted, with the reason."""
+        return self.skipped | {b.band: b.bad for b in self.bands if b.bad}
+
+
+# --- where the cube is broken
+
+
+def dead_lines(y: NDArray[Any], valid: NDArray[np.bool_], axis: int = 2) -> NDArray[np.bool_]:
+    """(band, line) of lines that hold one value: columns for axis 2, rows for axis 1.
+
+    More than nine tenths of the steps along the line are 0, which noise never does. Lines of
+    which less than half was measured are left out, and so are bands that are flat anyhow.
+    """
+    along = 3 - axis
+    step = np.diff(y, axis=along) == 0
+    known = np.minimum(
+        np.take(valid, range(1, y.shape[along]), along),
+        np.take(valid, range(y.shape[along] - 1), along),
+    )
+    count = known.sum(along)
+    still = (step & known).sum(along) / np.maximum(count, 1)
+    found = (still > 0.9) & (2 * count >= step.shape[along])
+    flat = found.mean(1, keepdims=True) > 0.5
+    lines: NDArray[np.bool_] = found & ~flat
+    return lines
+
+
+def striped_lines(
+    residual: NDArray[Any], dead: NDArray[np.bool_], axis: int = 2
+) -> NDArray[np.bool_]:
+    """(band, line) of lines whose median residual sticks out of its band by LINE robust deviations."""
+    offset = np.median(residual, axis=3 - axis)
+    offset = offset - np.median(offset, axis=1, keepdims=True)
+    spread = 1.4826 * np.median(np.abs(offset), axis=1, keepdims=True)
+    found: NDArray[np.bool_] = (np.abs(offset) > LINE * np.maximum(spread, 1e-6)) & ~dead
+    return found
+
+
+def far_off(residual: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where (band, row, col) the residual is larger than four deviations and a fifth of the range.
+
+    The deviation comes from the lower quartile of |residual|, which up to seven tenths of impulses
+    leave alone.
+    """
+    size = np.abs(residual)
+    scale = np.quantile(size, 0.25, axis=(1, 2), keepdims=True) / 0.3186
+    far: NDArray[np.bool_] = size > np.maximum(4 * scale, 0.2)
+    return far
+
+
+def impulse_share(residual: NDArray[Any], lines: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Share of the voxels of every band that are far off the restored image, broken columns left out.
+
+    In a band with noise of a quarter of the range nothing is far.
+    """
+    far = far_off(residual) & ~lines[:, None, :]
+    kept = np.maximum((~lines).sum(1) * residual.shape[1], 1)
+    share: NDArray[np.float64] = far.sum((1, 2)) / kept
+    return share
+
+
+def inspect(ready: Prepared, restored: Tensor) -> tuple[Band, ...]:
+    """Noise, impulses, dead and striped lines of the bands in use."""
+    y, valid = ready.y.numpy(), ready.valid.numpy()
+    residual = np.where(valid, y - restored.numpy(), 0.0)
+    sigma = noise_level(ready.y, ready.valid).numpy()
+    lines: dict[tuple[str, int], NDArray[np.bool_]] = {}
+    for axis in (1, 2):
+        lines["dead", axis] = dead_lines(y, valid, axis)
+        lines["striped", axis] = striped_lines(residual, lines["dead", axis], axis)
+    share = impulse_share(residual, lines["dead", 2] | lines["striped", 2])
+    usual = float(np.median(sigma))
+    found = []
+    for i, band in enumerate(np.flatnonzero(ready.use)):
+        at = {k: tuple(int(c) for c in np.flatnonzero(v[i])) for k, v in lines.items()}
+        broken = len(at["dead", 2]) / y.shape[2]
+        why = [
+            text
+            for text, holds in (
+                ("no signal above the noise", sigma[i] > 0.5),
+                (f"{sigma[i] / usual:.1f} times the usual noise", sigma[i] > 2.5 * usual),
+                (f"{100 * share[i]:.0f} % impulses", share[i] > 0.25),
+                (f"{100 * broken:.0f} % dead columns", broken > 0.25),
+            )
+            if holds
+        ]
+        found.append(
+            Band(
+                band=int(band),
+                sigma=float(sigma[i]),
+                impulses=float(share[i]),
+                dead=at["dead", 2],
+                striped=at["striped", 2],
+                dead_rows=at["dead", 1],
+                striped_rows=at["striped", 1],
+                bad=", ".join(why),
+            )
+        )
+    return tuple(found)
+
+
+# --- which network for which model
+
+
+def networks() -> dict[str, tuple[str, ...]]:
+    """Shipped networks for any number of bands, with the models they were trained through.
+
+    U tells models apart, not scenes: of networks with the same models the general one is taken.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for name in sorted(store.names(), key=len):
+        stored = store.load(name)
+        sources = tuple(str(s) for s in stored.card.get("sources", ()))
+        known = all(s in models.registry() for s in sources)
+        if stored.net.channels is None and sources and known and sources not in found.values():
+            found[name] = sources
+    return found
+
+
+def divergences(x: Tensor) -> dict[str, dict[str, float]]:
+    """U(source models of a network, model) for every registered model with a value."""
+    slope = {m: theory.subgradient(m, x) for m in theory.convex_models(x.shape)}
+    return {
+        m: {
+            n: theory.lemma3([slope[s] for s in sources], [g], theory.EPS) / x.numel()
+            for n, sources in networks().items()
+        }
+        for m, g in slope.items()
+    }
+
+
+def held_out(model: str, y: Tensor, w: Tensor, yardstick: Tensor, hide: Tensor) -> float:
+    """Mean of yardstick * (y - x)^2 over hidden voxels, x solved without them.
+
+    A hidden voxel's noise has no part in x, so this is the weighted error plus a constant that is
+    the same for every model: it compares models where Stein's formula, with weights that follow the noise,
+    does not.
+    """
+    problem = Problem(models.build(model, y.shape), y, torch.where(hide, torch.zeros_like(w), w))
+    error = yardstick * (y - solve(problem).x) ** 2
+    return float(error[hide].mean(dtype=torch.float64))
+
+
+def advise(
+    cube: Cube | NDArray[Any],
+    *,
+    range: Range = "auto",
+    among: Sequence[str] | None = None,
+    seed: int = 0,
+) -> Advice:
+    """Look at a noisy cube and recommend network, model, rank and strength.
+
+    Args:
+        cube: a :class:`Cube`, or an array (band, row, col).
+        range: how bands are scaled to [0, 1].
+        among: models to choose from; all registered ones that fit the cube when None.
+        seed: of the hidden voxels and of the probe.
+    """
+    if not isinstance(cube, Cube):
+        cube = Cube.from_array(cube)
+    ready = prepare(cube, range)
+    y, valid = ready.y, ready.valid
+    weights = {DEFAULT: resolve(DEFAULT)(y, valid)}
+    yardstick = weights[DEFAULT]
+    restored = solve(Problem(models.build(INSPECT, y.shape), y, yardstick)).x
+    apart = divergences(torch.where(valid, y, restored))
+    generator = torch.Generator().manual_seed(seed)
+    hide = (torch.rand(y.shape, generator=generator) < HIDDEN) & valid
+    errors: dict[str, float] = {}
+    partner: dict[str, str] = {}
+    for name in among if among is not None else models.registry():
+        # The jointly trained network serves the default model and those that U says nothing of.
+        near = apart.get(name, {})
+        partner[name] = (
+            DEFAULT if name == DEFAULT_MODEL or not near else min(near, key=near.__getitem__)
+        )
+        if partner[name] not in weights:
+            weights[partner[name]] = resolve(partner[name])(y, valid)
+        try:
+            if models.build(name, y.shape).method is not None:
+                continue  # a fit of its own for every hidden set would take too long
+            errors[name] = held_out(name, y, weights[partner[name]], yardstick, hide)
+        except DlwError:
+            continue  # made for other cubes, such as colour images
+    model = preferred(errors)
+    network = partner[model]
+    choice = choose(lambda s: models.build(model, y.shape, s), y, weights[network], seed=seed)
+    rank = estimate_rank(y, yardstick)
+    bands = inspect(ready, restored)
+    return Advice(
+        network=network,
+        model=model,
+        rank=rank,
+        strength=choice.strength,
+        reasons=_reasons(model, network, rank, choice, errors, apart),
+        bands=bands,
+        skipped=ready.skipped,
+        divergence=apart,
+        held_out=errors,
+        choice=choice.as_dict(),
+    )
+
+
+def preferred(errors: dict[str, float]) -> str:
+    """The default model, unless another one's error on hidden voxels is clearly smaller.
+
+    >>> preferred({"lrtfdfr": 1.0, "tv": 0.99}), preferred({"lrtfdfr": 1.0, "tv": 0.8})
+    ('lrtfdfr', 'tv')
+    """
+    if not errors:
+        return DEFAULT_MODEL
+    best = min(errors, key=errors.__getitem__)
+    if DEFAULT_MODEL in errors and errors[best] > (1 - MARGIN) * errors[DEFAULT_MODEL]:
+        return DEFAULT_MODEL
+    return best
+
+
+def _reasons(
+    model: str,
+    network: str,
+    rank: int,
+    choice: Choice,
+    errors: dict[str, float],
+    apart: dict[str, dict[str, float]],
+) -> dict[str, str]:
+    usual = errors.get(DEFAULT_MODEL)
+    if model == DEFAULT_MODEL:
+        why = "the default; no other model predicts hidden voxels clearly better"
+    elif usual is None:
+        why = "it predicts hidden voxels best among the models asked for"
+    else:
+        gain = 100 * (1 - errors[model] / usual)
+        why = f"it predicts hidden voxels {gain:.0f} % better than the default {DEFAULT_MODEL}"
+    if network == DEFAULT:
+        net = "trained with several models at once, it serves this one as well as any"
+    else:
+        net = (
+            f"the smallest divergence U = {apart[model][network]:.2g} from {model} of all networks"
+        )
+    return {
+        "model": why,
+        "network": net,
+        "rank": f"{rank} spectral components are stronger than the noise",
+        "strength": f"{choice.reason} ({choice.rule})",
+    }

@@ -1,0 +1,274 @@
+"""What a large run keeps on disk: arrays that are read by windows, and a journal of finished work.
+
+Everything lies in one hidden folder beside the output, ``.<name>.dlw``: raw arrays, one file per
+finished tile, and ``journal``. A killed run that is started again with the same input and options
+finds there what is done already; another input or other options start anew. The folder goes when
+the output is complete. A run survives the end of its process, not that of the machine (the data
+are not synced): after a restart it starts anew.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import gc
+import hashlib
+import json
+import math
+import os
+import shutil
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from ..errors import BadFile, OutOfResources
+from ..io import check_disk, size
+from ..solver import DiskArray, damaged_scratch
+
+Watch = Callable[[str, int, int], None]
+"""(stage, finished items, items)."""
+
+
+class Executor(Protocol):
+    """Calls a function with every item, here or elsewhere; yields (item, result) as they come."""
+
+    def run(
+        self, function: Callable[[int], Any], items: Iterable[int]
+    ) -> Iterator[tuple[int, Any]]: ...
+
+
+class Serial:
+    """One after the other, in this process."""
+
+    def run(
+        self, function: Callable[[int], Any], items: Iterable[int]
+    ) -> Iterator[tuple[int, Any]]:
+        for item in items:
+            yield item, released(function, item)
+
+
+def released(function: Callable[[int], Any], item: int) -> Any:
+    """function(item), and then give back the memory it took.
+
+    A problem and its functions refer to each other, so that only the collector ends them; and the
+    C library keeps what was freed in pieces unless it is told not to. Telling it after every small
+    item would cost more than the work, because the next item needs the same pages again.
+    """
+    try:
+        return function(item)
+    finally:
+        gc.collect(1)
+        now = time.monotonic()
+        if now - _last_trim[0] > 1.0:
+            _last_trim[0] = now
+            with suppress(OSError, AttributeError):
+                ctypes.CDLL(None).malloc_trim(0)
+
+
+_last_trim = [-math.inf]
+"""When this process gave memory back, in seconds."""
+
+
+class Journal:
+    """A map that remembers: results of finished items, one line of JSON each, with a checksum.
+
+    The first line is the key of the run. A line that was cut off when the process died is not there.
+    """
+
+    def __init__(self, file: IO[bytes], done: dict[str, dict[int, Any]]) -> None:
+        self._file, self.done = file, done
+        self.resumed = sum(len(d) for d in done.values())
+        self.fresh = 0
+        """Items that this run did itself."""
+
+    def finished(self, stage: str, items: Sequence[int]) -> bool:
+        return all(i in self.done.get(stage, {}) for i in items)
+
+    def map(
+        self,
+        stage: str,
+        function: Callable[[int], Any],
+        items: Sequence[int],
+        executor: Executor,
+        watch: Watch | None = None,
+    ) -> list[Any]:
+        """[function(i) for i in items], where finished items are not computed again.
+
+        Results must be what JSON holds.
+        """
+        found = self.done.setdefault(stage, {})
+        missing = [i for i in items if i not in found]
+        self.fresh += bool(missing)
+        for item, result in executor.run(function, missing):
+            line = journal_line({"stage": stage, "item": item, "result": result})
+            self._file.write(line)
+            self._file.flush()
+            # As the next run would read it: numbers and lists, not NumPy's or tuples.
+            found[item] = json.loads(line[9:])["result"]
+            if watch is not None:
+                watch(stage, len(found), len(items))
+        return [found[i] for i in items]
+
+
+@dataclass
+class Work:
+    """Does and remembers work.
+
+    Attributes:
+        folder: where the arrays are.
+        round: put behind the names of stages, from the second one on.
+    """
+
+    folder: Path
+    journal: Journal
+    executor: Executor
+    watch: Watch | None = None
+    round: int = 0
+
+    def map(
+        self,
+        stage: str,
+        function: Callable[[int], Any],
+        items: Sequence[int],
+        makes: Sequence[DiskArray] = (),
+        here: bool = False,
+    ) -> list[Any]:
+        """The results for all items; those that are finished are not computed again.
+
+        Args:
+            makes: arrays that the function writes.
+            here: in this process.
+        """
+        name = f"{stage} (round {self.round + 1})" if self.round else stage
+        if not self.journal.finished(name, items):
+            for array in makes:
+                if self.journal.done.get(name) and not array.path.exists():
+                    raise damaged_scratch(self.folder)
+                array.make()
+        executor = Serial() if here else self.executor
+        return self.journal.map(name, function, items, executor, self.watch)
+
+    def resuming(self) -> bool:
+        """Whether everything so far was done by an earlier run."""
+        return self.journal.fresh == 0
+
+
+def journal_line(entry: dict[str, Any]) -> bytes:
+    """
+    >>> journal_line({"key": "a"})
+    b'8a3bca2d {"key": "a"}\\n'
+    """
+    body = json.dumps(entry).encode()
+    return b"%08x %s\n" % (zlib.crc32(body), body)
+
+
+def read_journal(raw: bytes) -> tuple[str | None, dict[str, dict[int, Any]], int]:
+    """Key, finished items by stage, and how many bytes of the journal are whole lines.
+
+    There is no key, and nothing is finished, if any line but an unfinished last one is damaged.
+
+    >>> raw = journal_line({"key": "a"}) + journal_line({"stage": "s", "item": 0, "result": 1})
+    >>> read_journal(raw + b'12345678 {"sta')[:2]
+    ('a', {'s': {0: 1}})
+    """
+    done: dict[str, dict[int, Any]] = {}
+    key, whole = None, 0
+    for line in raw.split(b"\n")[:-1]:
+        try:
+            if int(line[:8], 16) != zlib.crc32(line[9:]):
+                return None, {}, 0
+            entry = json.loads(line[9:])
+            if key is None:
+                key = str(entry["key"])
+            else:
+                done.setdefault(str(entry["stage"]), {})[int(entry["item"])] = entry["result"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return None, {}, 0
+        whole += len(line) + 1
+    return key, done, whole
+
+
+def key_of(facts: Any) -> str:
+    """A hash of everything that decides the numbers."""
+    text = json.dumps(facts, sort_keys=True, default=str)
+    return hashlib.sha256((text + _boot()).encode()).hexdigest()
+
+
+def folder_of(target: str | os.PathLike[str]) -> Path:
+    """Where the run for an output keeps its files."""
+    path = Path(os.path.realpath(target))
+    return path.with_name(f".{path.name}.dlw")
+
+
+@contextmanager
+def workplace(folder: Path, key: str, needed: int) -> Iterator[Journal]:
+    """The folder of a run and its journal; removed at the end or by Ctrl-C, else kept.
+
+    Args:
+        folder: see :func:`folder_of`.
+        key: of the run; what an earlier run with another key left is thrown away.
+        needed: bytes on disk.
+    """
+    folder.mkdir(exist_ok=True)
+    with open(folder / "journal", "ab+", buffering=0) as file:
+        _lock(file, folder)
+        file.seek(0)
+        found, done, whole = read_journal(file.read())
+        if found == key:
+            file.truncate(whole)
+        else:
+            for entry in folder.iterdir():
+                if entry.is_dir():
+                    shutil.rmtree(entry)
+                elif entry.name != "journal":
+                    entry.unlink()
+            file.truncate(0)
+            done = {}
+            check_disk(folder, f"the scratch folder {folder}", needed)
+            file.write(journal_line({"key": key}))
+        try:
+            yield Journal(file, done)
+        except KeyboardInterrupt:
+            # Whoever stops a run by hand wants no gigabytes left; a killed one is resumed.
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise OutOfResources(
+                    f"the disk is full ({folder}, about {size(needed)} needed); make room, and the "
+                    "same command goes on"
+                ) from error
+            if isinstance(error, FileNotFoundError) and _inside(error.filename, folder):
+                raise damaged_scratch(folder) from error
+            raise
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _inside(name: Any, folder: Path) -> bool:
+    return Path(os.fspath(name or "")).is_relative_to(folder)
+
+
+def _lock(file: IO[bytes], folder: Path) -> None:
+    """One process per output; the lock goes with the process, however it ends."""
+    try:
+        import fcntl
+    except ImportError:  # pragma: no cover
+        return
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise BadFile(
+            f"another process is working on this output ({folder}); wait for it to end"
+        ) from error
+
+
+def _boot() -> str:
+    """Which start of the machine this is."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text()
+    except OSError:  # pragma: no cover
+        return ""

@@ -1,0 +1,201 @@
+"""Small pictures for notebooks and pages: pseudo colour, weights as a heat map, PNG bytes."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..cube import Cube
+from ..errors import BadInput
+
+RGB = NDArray[np.uint8]
+Limits = NDArray[np.float64]
+
+LARGEST = 256
+"""Longest side of a panel in pixels: a notebook keeps every picture inside its file."""
+SMALLEST = 128
+"""Tiny images are enlarged to about this side, so that single pixels can be seen."""
+COLOURS_NM = (640.0, 550.0, 460.0)
+UNUSED = (200, 200, 200)
+"""Grey of voxels without a weight; the heat map has no grey in it."""
+
+# Nine samples of viridis (CC0): lightness grows evenly, and colour-blind readers see the order.
+HEAT = np.array(
+    [
+        (68, 1, 84),
+        (71, 44, 122),
+        (59, 81, 139),
+        (44, 113, 142),
+        (33, 144, 141),
+        (39, 173, 129),
+        (92, 200, 99),
+        (170, 220, 50),
+        (253, 231, 37),
+    ],
+    np.float64,
+)
+
+
+def colour_bands(image: Cube | ArrayLike) -> tuple[int, int, int]:
+    """Bands to show as red, green and blue.
+
+    The usable bands nearest to 640, 550 and 460 nm if the wavelengths cover them, else the bands
+    at 5/6, 1/2 and 1/6 of the range; three bands without wavelengths are taken as red, green, blue.
+
+    >>> colour_bands(np.zeros((31, 2, 2)))
+    (25, 15, 5)
+    """
+    cube = _cube(image)
+    usable = np.flatnonzero(cube.good_bands & cube.valid.any(axis=(1, 2)))
+    usable = usable if usable.size else np.arange(cube.bands)
+    if cube.wavelengths is not None:
+        nm = cube.wavelengths[usable]
+        if nm.min() <= min(COLOURS_NM) and nm.max() >= max(COLOURS_NM):
+            r, g, b = (int(usable[np.abs(nm - centre).argmin()]) for centre in COLOURS_NM)
+            return r, g, b
+    elif cube.bands == 3:
+        return 0, 1, 2
+    last = len(usable) - 1
+    r, g, b = (int(usable[round(part * last)]) for part in (5 / 6, 1 / 2, 1 / 6))
+    return r, g, b
+
+
+def stretch(reference: Cube | ArrayLike, bands: tuple[int, int, int] | None = None) -> Limits:
+    """2 % and 98 % quantiles of three bands, shape (3, 2): one stretch for several pictures."""
+    cube = _cube(reference)
+    limits = np.zeros((3, 2))
+    for i, b in enumerate(_checked(cube, bands)):
+        values = cube.data[b][cube.valid[b]]
+        limits[i] = np.quantile(values, [0.02, 0.98]) if values.size else (0.0, 1.0)
+    return limits
+
+
+def pseudo_colour(
+    image: Cube | ArrayLike,
+    bands: tuple[int, int, int] | None = None,
+    limits: ArrayLike | None = None,
+) -> RGB:
+    """Three bands as a picture (row, col, 3); pixels without a measurement are black.
+
+    Args:
+        image: a cube, or an array (band, row, col).
+        bands: red, green and blue; see :func:`colour_bands`.
+        limits: values shown as 0 and 255, one pair or one per colour. Pictures that are to be
+            compared need the same ones: take ``stretch`` of one of them. None: of this one.
+
+    >>> pseudo_colour(np.random.default_rng(0).random((5, 4, 6))).shape
+    (4, 6, 3)
+    """
+    cube = _cube(image)
+    chosen = _checked(cube, bands)
+    pairs = stretch(cube, chosen) if limits is None else np.asarray(limits, np.float64)
+    if pairs.shape not in ((2,), (3, 2)):
+        raise BadInput(f"limits are one pair or three pairs of numbers, not shape {pairs.shape}")
+    lo, hi = np.broadcast_to(pairs, (3, 2)).T
+    index = list(chosen)
+    ok: NDArray[np.bool_] = np.all(cube.valid[index], axis=0)
+    values = np.where(ok, cube.data[index], 0.0).transpose(1, 2, 0)
+    span = np.where(hi > lo, hi - lo, 1.0)
+    return np.where(ok[..., None], _bytes((values - lo) / span), np.uint8(0))
+
+
+def heat(w: ArrayLike, limits: tuple[float, float] = (0.03, 10.0)) -> RGB:
+    """A plane of weights (row, col) on a logarithmic colour scale; 0 (not used) is grey.
+
+    Args:
+        w: weights, 1 on average.
+        limits: weights at the dark and at the bright end.
+
+    >>> heat([[0.03, 10.0, 0.0]]).tolist()
+    [[[68, 1, 84], [253, 231, 37], [200, 200, 200]]]
+    """
+    plane = np.asarray(w, np.float64)
+    if plane.ndim != 2:
+        raise BadInput(f"a heat map shows one plane (row, col), not shape {plane.shape}")
+    low, high = np.log(limits)
+    used = np.asarray(plane > 0)
+    height = (np.log(np.where(used, plane, 1.0)) - low) / (high - low)
+    at = np.clip(height, 0, 1) * (len(HEAT) - 1)
+    colours = [np.interp(at, np.arange(len(HEAT)), column) for column in HEAT.T]
+    rgb = np.rint(np.stack(colours, axis=-1)).astype(np.uint8)
+    return np.where(used[..., None], rgb, np.array(UNUSED, np.uint8))
+
+
+def side_by_side(noisy: Cube | ArrayLike, restored: Cube | ArrayLike, weights: ArrayLike) -> RGB:
+    """Noisy, restored and the mean weight over the bands in use, as one small picture.
+
+    Both images have the stretch of the restored one: that of the noisy one shows its noise.
+    """
+    before, after = _cube(noisy), _cube(restored)
+    w = np.asarray(weights, np.float64)
+    bands = colour_bands(after)
+    limits = stretch(after, bands)
+    plane = w.sum(axis=0) / np.maximum((w > 0).sum(axis=0), 1)
+    panels = [
+        _resized(panel)
+        for panel in (
+            pseudo_colour(before, bands, limits),
+            pseudo_colour(after, bands, limits),
+            heat(plane),
+        )
+    ]
+    gap = np.full((panels[0].shape[0], 4, 3), 255, np.uint8)
+    return np.concatenate([panels[0], gap, panels[1], gap, panels[2]], axis=1)
+
+
+def encode_png(rgb: NDArray[Any]) -> bytes:
+    """The bytes of a PNG file.
+
+    Args:
+        rgb: uint8 (row, col, 3).
+
+    >>> encode_png(np.zeros((2, 3, 3), np.uint8))[1:4]
+    b'PNG'
+    """
+    if rgb.ndim != 3 or rgb.shape[2] != 3 or rgb.dtype != np.uint8 or 0 in rgb.shape:
+        raise BadInput(f"a picture is uint8 (row, col, 3), not {rgb.dtype} {rgb.shape}")
+    from rasterio.io import MemoryFile
+
+    from ..io import quiet
+
+    rows, cols, _ = rgb.shape
+    with quiet(), MemoryFile() as memory:
+        with memory.open(driver="PNG", count=3, height=rows, width=cols, dtype="uint8") as file:
+            file.write(np.ascontiguousarray(rgb.transpose(2, 0, 1)))
+        return bytes(memory.getbuffer())
+
+
+def data_url(rgb: NDArray[Any]) -> str:
+    """A picture inside an address, for the ``src`` of an HTML picture."""
+    return data_url_of(encode_png(rgb))
+
+
+def data_url_of(png: bytes) -> str:
+    """The same for the bytes of a PNG file."""
+    return "data:image/png;base64," + base64.b64encode(png).decode("ascii")
+
+
+def _cube(image: Cube | ArrayLike) -> Cube:
+    return image if isinstance(image, Cube) else Cube.from_array(image)
+
+
+def _checked(cube: Cube, bands: tuple[int, int, int] | None) -> tuple[int, int, int]:
+    chosen = colour_bands(cube) if bands is None else bands
+    if len(chosen) != 3 or not all(0 <= b < cube.bands for b in chosen):
+        raise BadInput(f"a picture shows three bands of 0 to {cube.bands - 1}, not {chosen}")
+    return chosen
+
+
+def _bytes(unit: NDArray[Any]) -> RGB:
+    out: RGB = np.rint(np.clip(unit, 0, 1) * 255).astype(np.uint8)
+    return out
+
+
+def _resized(rgb: RGB) -> RGB:
+    """At most LARGEST pixels a side. Pixels are dropped, not averaged: a mean would hide noise."""
+    side = max(rgb.shape[:2])
+    step, times = -(-side // LARGEST), max(1, SMALLEST // side)
+    return rgb[::step, ::step].repeat(times, axis=0).repeat(times, axis=1)

@@ -1,0 +1,250 @@
+"""How a cube that does not fit in memory is cut: the plan.
+
+A cube is cut into strips of rows, with all their columns and bands. Every model of the package is
+solved as a whole, with the image and its copies on disk: each step of the solver runs over the strips,
+and what mixes all pixels (sums, a Fourier transform) is added up or transformed in between (see
+:mod:`hyperdlw.solver.strip_solver`). The numbers are those of the whole cube, up to the order of sums.
+
+A model with a function of which nothing is known (``Term.reach`` and ``Term.spread`` are None) or with a
+method of its own is solved strip by strip, the strips overlap by a halo and are blended: ``blended``.
+Its numbers depend on the strips, and the report says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import BadOption, OutOfResources
+from ..io import memory as machine_memory
+from ..io import size
+from ..solver import ROW, Model, Strips, Window
+
+Way = Literal["whole", "strips", "blended"]
+
+BASE = 340 * 2**20
+"""Bytes of an idle process: Python, torch and its libraries."""
+NETWORK = 320 * 2**20
+"""Bytes of a network at work on one of its own tiles (see ``weighting.TILE_BYTES``)."""
+RESERVE = 32 * 2**20
+"""Bytes for everything that is not counted."""
+HALO = 32
+"""Rows by which strips overlap on either side before they are blended."""
+BAND_COPIES = 12
+"""Float32 copies of one band while its range is found (median filter, mask, quantiles)."""
+WINDOW_COPIES = 14
+"""Float32 copies of a window that is only read, weighted or written."""
+
+
+@dataclass(frozen=True)
+class Plan(Strips):
+    """How a cube is worked on.
+
+    Attributes:
+        way: "whole" (in memory, at once), "strips" or "blended".
+        memory: estimated largest memory of a process in bytes.
+        limit: what was allowed.
+        disk: bytes of scratch files.
+        seconds: a rough guess for one core.
+        tile: the height that was asked for.
+    """
+
+    way: Way
+    memory: int
+    limit: int
+    disk: int
+    seconds: float
+    tile: int | None = None
+
+    @property
+    def exact(self) -> bool:
+        return self.way != "blended"
+
+    @property
+    def tiled(self) -> bool:
+        return self.way != "whole"
+
+    @property
+    def guarantee(self) -> str:
+        """What holds for the numbers, in a sentence."""
+        return {
+            "whole": "the whole cube at once",
+            "strips": "exact: every step is taken over the whole cube",
+            "blended": "weights exact; strips solved on their own and blended over the overlap, "
+            "so the numbers depend on their height",
+        }[self.way]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the report."""
+        bands, rows, cols = self.shape
+        shape = bands, min(self.height, rows), cols
+        more = {"tiles": len(self.strips), "tile_shape": shape, "exact": self.exact}
+        return asdict(self) | more | {"guarantee": self.guarantee}
+
+    def __str__(self) -> str:
+        if not self.tiled:
+            return f"whole cube in memory, about {size(self.memory)}"
+        bands, _, cols = self.shape
+        over = f", halo {self.halo}" if self.halo else ", no halo"
+        return (
+            f"{len(self.strips)} tiles of {bands} x {self.height} x {cols}{over}; "
+            f"about {size(self.memory)} of memory (limit {size(self.limit)}), "
+            f"{size(self.disk)} of scratch on disk, {_duration(self.seconds)}; {self.guarantee}"
+        )
+
+
+def _duration(seconds: float) -> str:
+    """
+    >>> _duration(40), _duration(4000)
+    ('about 1 min', 'about 1.1 h')
+    """
+    if seconds < 3600:
+        return f"about {max(1, round(seconds / 60))} min"
+    return f"about {seconds / 3600:.1f} h"
+
+
+def parse_memory(text: str | int | None) -> int | None:
+    """Bytes from a number with a unit of 1024: '2G', '512M', '1.5GB'.
+
+    >>> parse_memory("1.5G"), parse_memory(None)
+    (1610612736, None)
+    """
+    if text is None or isinstance(text, int):
+        if text is not None and text <= 0:
+            raise BadOption(f"memory must be positive, not {text}")
+        return text
+    word = text.strip().upper().removesuffix("B").removesuffix("I")
+    unit = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}.get(word[-1:], 1)
+    try:
+        value = float(word[:-1] if unit > 1 else word) * unit
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 1):
+        raise BadOption(f"memory is a size such as 2G or 512M, not '{text}'")
+    return int(value)
+
+
+def default_limit() -> int:
+    """Three quarters of the machine's memory."""
+    total = machine_memory()
+    return 2**33 if total is None else 3 * total // 4
+
+
+def copies(model: Model) -> int:
+    """Float32 images that a step of the solver holds at once, counted from the terms.
+
+    Image, data, weights, right side, spectrum; copy, multiplier and K x of every difference, old and
+    new, and what a prox needs.
+    """
+    if model.method is not None:
+        return 200
+    stacked = sum(max(1, len(t.operator.axes)) for t in model.terms)
+    fourier = 8 if any(t.operator.axes for t in model.terms) else 0
+    carried = 10 * sum(t.spread is None and t.reach != 0 for t in model.terms)
+    return 12 + 6 * stacked + fourier + carried
+
+
+def state_images(model: Model) -> int:
+    """Float32 images of a state on disk."""
+    images = 3 if model.central is None else 1
+    for t in model.terms:
+        images += 2 * max(1, len(t.operator.axes)) + (2 if t.reach else 0)
+    return images
+
+
+def mixed(model: Model) -> int:
+    """Float32 numbers per pixel that are held whole while a function mixes all pixels."""
+    return sum(t.spread.room for t in model.terms if t.spread is not None)
+
+
+def way_of(model: Model) -> tuple[Way, int, bool]:
+    """The best way a model can be cut, with the halo it needs and whether that wraps around."""
+    wrap = any(ROW in t.operator.axes for t in model.terms)
+    reach = max((t.reach or 0 for t in model.terms if t.spread is None), default=0)
+    known = all(t.spread is not None or t.reach is not None for t in model.terms)
+    if model.method is not None or not known or (wrap and reach) or model.schedule.seconds:
+        return "blended", HALO, False
+    # One row for K x, one for K'u.
+    return "strips", 2 if wrap else reach, wrap
+
+
+def plan(
+    shape: Sequence[int],
+    model: Model,
+    memory: str | int | None = None,
+    *,
+    network: bool = True,
+    tile: int | None = None,
+    force: bool = False,
+) -> Plan:
+    """How to work on a cube of ``shape`` with a limit of memory.
+
+    Args:
+        shape: (band, row, col).
+        model: what is solved.
+        memory: bytes, or text such as '2G'; three quarters of the machine's when None.
+        network: whether the weights come from a network.
+        tile: rows of a strip; as many as memory allows when None. Given, the cube is cut even if
+            it fits.
+        force: cut a cube that fits, too.
+    """
+    bands, rows, cols = map(int, shape[-3:])
+    full, voxels = (bands, rows, cols), bands * rows * cols
+    limit = parse_memory(memory) or default_limit()
+    net = NETWORK if network else 0
+    each, mix = 4 * copies(model), 4 * mixed(model) * rows * cols
+    at_once = BASE + max(each * voxels + mix, net + 4 * WINDOW_COPIES * voxels)
+    # Measured on one core: a network costs as much as hundreds of steps.
+    seconds = voxels * ((3.6e-6 if network else 0) + 2e-9 * model.schedule.steps * copies(model))
+    if tile is None and not force and at_once <= limit:
+        return Plan(full, rows, 0, False, "whole", at_once, limit, 0, seconds)
+    way, halo, wrap = way_of(model)
+    row = 4 * bands * cols
+    fixed = BASE + RESERVE
+    window, solving = WINDOW_COPIES * row, each * bands * cols
+    band = 4 * BAND_COPIES * rows * cols
+
+    def needed(height: int) -> int:
+        """Bytes for strips of some height."""
+        step = solving * min(rows, height + 2 * halo)
+        return fixed + max(band, mix, step, net + window * min(rows, height + 8))
+
+    least = needed(min(rows, 8))
+    if tile is None and least > limit:
+        raise OutOfResources(
+            f"a cube of {bands} bands x {rows} x {cols} needs at least {size(least)} of memory with "
+            f"this model, even in tiles; the limit is {size(limit)}: raise --memory"
+        )
+    height = tile or rows
+    while tile is None and needed(height) > limit:
+        height = max(8, height * 7 // 8)
+    height = -(-rows // -(-rows // height))  # as even as may be
+    disk = 4 * voxels * (4 + (1 if way == "blended" else 3 * state_images(model)))
+    again = (height + 2 * halo) / height
+    peak = needed(height)
+    return Plan(full, height, halo, wrap, way, peak, limit, disk, 2 * seconds * again, tile)
+
+
+def ramp(window: Window, length: int, halo: int) -> NDArray[np.float32]:
+    """How much a row of a blended strip counts: 1 inside, falling linearly across the overlap.
+
+    The overlap with a neighbour is centred on the common edge; the blend divides by the sum. The
+    outer quarters of the overlap, which feel the cut, hardly count. Image borders have no ramp.
+
+    >>> cut = Plan((1, 12, 5), 6, 4, False, "blended", 0, 0, 0, 0.0)
+    >>> [round(float(v), 2) for v in ramp(cut.window(0), 12, 4)]
+    [1.0, 1.0, 1.0, 1.0, 0.88, 0.62, 0.38, 0.12, 0.0, 0.0]
+    """
+    own, inside = window.own, window.inside
+    at = np.arange(len(window.rows)) + 0.5
+    weight = np.ones(len(at))
+    if own.start > 0:
+        weight = np.minimum(weight, 0.5 + (at - inside.start) / halo)
+    if own.stop < length:
+        weight = np.minimum(weight, 0.5 + (inside.stop - at) / halo)
+    return np.clip(weight, 1e-6, 1.0).astype(np.float32)

@@ -1,0 +1,103 @@
+"""Cubes in the form the solver wants, and back: usable bands, the unit interval, no gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..cube import BandRange, Cube, minmax_range, robust_range
+from ..errors import BadOption, NothingToDenoise
+
+Range = Literal["auto", "minmax"] | tuple[float, float]
+
+
+def unit_range(cube: Cube, range: Range) -> BandRange:
+    """The per-band limits that map a cube to the unit interval.
+
+    "auto": limits of the signal from a median-filtered band (for noisy data). "minmax": smallest
+    and largest value (the paper's scaling of clean data). A pair (lo, hi): the same for all bands.
+    """
+    if range == "auto":
+        return robust_range(cube.data, cube.valid)
+    if range == "minmax":
+        return minmax_range(cube.data, cube.valid)
+    if isinstance(range, str):
+        raise BadOption(f"range must be 'auto', 'minmax' or two numbers, not '{range}'")
+    lo, hi = map(float, range) if len(range) == 2 else (np.nan, np.nan)
+    if not (np.isfinite([lo, hi]).all() and hi > lo):
+        raise BadOption(f"range needs two numbers, the lower one first, not {range}")
+    return BandRange(np.full(cube.bands, lo, np.float32), np.full(cube.bands, hi, np.float32))
+
+
+def usable_bands(cube: Cube) -> tuple[NDArray[np.bool_], dict[int, str]]:
+    """Which bands can be denoised, and why the others cannot (band number -> reason)."""
+    skipped: dict[int, str] = {}
+    for b, (band, ok) in enumerate(zip(cube.data, cube.valid, strict=True)):
+        why = unusable(band, ok, bool(cube.good_bands[b]))
+        if why:
+            skipped[b] = why
+    use = np.ones(cube.bands, bool)
+    use[list(skipped)] = False
+    check_some(use, skipped)
+    return use, skipped
+
+
+def unusable(band: NDArray[np.float32], ok: NDArray[np.bool_], good: bool) -> str:
+    """Why a band cannot be denoised, or ""."""
+    if not good:
+        return "marked bad"
+    if not ok.any():
+        return "no valid voxel"
+    return "constant" if band[ok].min() == band[ok].max() else ""
+
+
+def check_some(use: NDArray[np.bool_], skipped: Mapping[int, str]) -> None:
+    """Refuse a cube without a band that can be denoised."""
+    if not use.any():
+        reasons = ", ".join(sorted(set(skipped.values())))
+        raise NothingToDenoise(f"none of the {len(use)} bands can be denoised ({reasons})")
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A cube in the form the solver wants: usable bands, unit interval, gaps filled."""
+
+    y: Tensor
+    valid: Tensor
+    use: NDArray[np.bool_]
+    skipped: dict[int, str]
+    limits: BandRange
+
+
+def prepare(cube: Cube, range: Range = "auto") -> Prepared:
+    """Scale, drop unusable bands and fill invalid voxels with the median of their band.
+
+    The filled values carry no weight; they only keep NaN out of the convolutions.
+    """
+    use, skipped = usable_bands(cube)
+    limits = unit_range(cube, range)
+    data = np.where(cube.valid, cube.data, np.float32(0))
+    unit = limits.to_unit(data)[use]
+    ok = cube.valid[use]
+    for band, good in zip(unit, ok, strict=True):
+        if not good.all():
+            band[~good] = np.median(band[good])
+    return Prepared(
+        torch.from_numpy(np.ascontiguousarray(unit)), torch.from_numpy(ok), use, skipped, limits
+    )
+
+
+def put_back(cube: Cube, ready: Prepared, x: Tensor, fill: bool = False) -> Cube:
+    """Undo scaling and selection; voxels that were not measured keep what they held, or are filled."""
+    unit = np.zeros(cube.shape, np.float32)
+    unit[ready.use] = x.numpy()
+    values = ready.limits.from_unit(unit)
+    touched = (cube.valid | fill) & ready.use[:, None, None]
+    restored = cube.with_data(np.where(touched, values, cube.data))
+    return replace(restored, valid=cube.valid | touched) if fill else restored

@@ -1,0 +1,9 @@
+from . import metrics as metrics
+from . import noise as noise
+from . import scenes as scenes
+from .metrics import psnr as psnr
+from .metrics import scores as scores
+from .noise import Noisy as Noisy
+from .noise import Truth as Truth
+from .scenes import indian_pines as indian_pines
+from .scenes import synthetic as synthetic

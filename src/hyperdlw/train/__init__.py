@@ -1,0 +1,5 @@
+"""Bilevel training of weight networks, and of the denoisers and rivals beside them."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,139 @@
+"""Training patches: every patch of every step has its own random stream.
+
+The stream is keyed by (seed, step, index), so the data of a step depend on nothing that happened
+before: a resumed run, and a run split over several processes, see the same patches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..cube import minmax_range
+from ..errors import BadFile, DlwError
+from ..io import open_cube
+from ..testbed import noise
+
+F32 = NDArray[np.float32]
+
+
+class Draw(Protocol):
+    """What decides the patches of a run; the attributes are those of :class:`Recipe`."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def noise(self) -> tuple[int, ...]: ...
+    @property
+    def affected(self) -> tuple[float, float] | None: ...
+    @property
+    def bands(self) -> tuple[int, int] | None: ...
+    @property
+    def pick(self) -> Literal["area", "side"]: ...
+    @property
+    def subsample(self) -> int: ...
+    def size_at(self, step: int) -> tuple[int, int]: ...
+
+
+def load_scenes(
+    folder: str | Path, bands: int | None = None
+) -> tuple[dict[str, F32], dict[str, str]]:
+    """Every cube of a folder, bands scaled to [0, 1], by name; and what was left out, with the reason.
+
+    Args:
+        bands: keep only scenes with this many bands (3 for colour pictures).
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise BadFile(f"there is no folder {folder} with training scenes")
+    scenes: dict[str, F32] = {}
+    left_out: dict[str, str] = {}
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith("."):
+            continue
+        try:
+            cube = open_cube(path)
+        except DlwError as error:
+            left_out[path.name] = str(error)
+            continue
+        if bands is not None and cube.bands != bands:
+            left_out[path.name] = f"{cube.bands} bands, not {bands}"
+        elif not cube.valid.all():
+            left_out[path.name] = "has voxels without a value"
+        else:
+            scenes[path.stem] = minmax_range(cube.data, cube.valid).to_unit(cube.data)[
+                cube.good_bands
+            ]
+    if not scenes:
+        why = next(iter(left_out.values()), "it is empty")
+        raise BadFile(f"no cube in {folder} can be used for training ({why})")
+    return scenes, left_out
+
+
+@dataclass(frozen=True)
+class Patches:
+    """A source of (clean, noisy) batches."""
+
+    scenes: Sequence[F32]
+    recipe: Draw
+
+    def batch(self, step: int, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The patches ``indices`` of a step, as (patch, band, row, col) tensors."""
+        pairs = [self.patch(step, i) for i in indices]
+        clean = torch.from_numpy(np.stack([p[0] for p in pairs]))
+        noisy = torch.from_numpy(np.stack([p[1] for p in pairs]))
+        return clean, noisy
+
+    def patch(self, step: int, index: int) -> tuple[F32, F32]:
+        """One patch: a scene, a crop, a symmetry of the square, and fresh noise."""
+        r = self.recipe
+        # The number of bands is shared by the patches of a step, because they form one tensor.
+        together = np.random.default_rng([r.seed, step])
+        rng = np.random.default_rng([r.seed, step, index + 1])
+        clean = self._crop(r.size_at(step)[0], rng, together)
+        clean = np.rot90(clean, int(rng.integers(4)), axes=(1, 2))
+        if rng.integers(2):
+            clean = clean[:, :, ::-1]
+        clean = np.ascontiguousarray(clean, np.float32)
+        affected = None
+        if r.affected is not None:
+            affected = round(rng.uniform(*r.affected) * len(clean))
+        case = int(rng.choice(r.noise))
+        return clean, noise.case(case, clean, rng, affected=affected).y
+
+    def _crop(self, patch: int, rng: np.random.Generator, together: np.random.Generator) -> F32:
+        r = self.recipe
+        sizes = np.array([s.shape[1] * s.shape[2] for s in self.scenes], float)
+        if r.pick == "side":
+            sizes = np.sqrt(sizes)
+        scene = self.scenes[rng.choice(len(sizes), p=sizes / sizes.sum())]
+        stride = int(rng.integers(1, r.subsample + 1))
+        if min(scene.shape[1:]) < patch * stride:
+            stride = 1
+        side = patch * stride
+        if min(scene.shape[1:]) < side:
+            raise BadFile(
+                f"a training scene of {scene.shape[1]}x{scene.shape[2]} pixels is smaller than the "
+                f"patches of {patch}; leave it out or set a smaller patch"
+            )
+        top = int(rng.integers(scene.shape[1] - side + 1))
+        left = int(rng.integers(scene.shape[2] - side + 1))
+        rows, cols = slice(top, top + side, stride), slice(left, left + side, stride)
+        return scene[self._bands(len(scene), rng, together), rows, cols]
+
+    def _bands(self, bands: int, rng: np.random.Generator, together: np.random.Generator) -> slice:
+        """All bands, or a random sub-range of them with a random stride."""
+        limits = self.recipe.bands
+        if limits is None:
+            return slice(None)
+        count = min(int(together.integers(limits[0], limits[1] + 1)), bands)
+        step = int(rng.integers(1, bands // count + 1))
+        low = int(rng.integers(bands - (count - 1) * step))
+        return slice(low, low + (count - 1) * step + 1, step)
