@@ -7,13 +7,13 @@ import numpy as np
 
 import hyperdlw
 
-clean = hyperdlw.testbed.scenes.synthetic(12, 48, 48, rng=np.random.default_rng(0))
-noisy = hyperdlw.testbed.noise.case(1, clean.data, np.random.default_rng(1)).y
+clean = hyperdlw.scenes.synthetic(12, 48, 48, rng=np.random.default_rng(0))
+noisy = hyperdlw.noise.case(1, clean.data, np.random.default_rng(1)).y
 
 
 def quality(strength):
     result = hyperdlw.denoise(noisy, model="nn", strength=strength, range=(0, 1))
-    return result.report, hyperdlw.testbed.metrics.psnr(clean.data, result.cube.data)
+    return result.report, hyperdlw.metrics.psnr(clean.data, result.cube.data)
 
 
 print("strength   PSNR in dB (needs the clean cube)")

@@ -13,8 +13,8 @@ if len(sys.argv) == 3:
     source, target = sys.argv[1:]
 else:  # a made-up scene, stored as many sensors do: whole numbers, bands interleaved
     source, target = "noisy.hdr", "restored.hdr"
-    clean = hyperdlw.testbed.scenes.synthetic(12, 48, 56, rng=np.random.default_rng(0))
-    noisy = hyperdlw.testbed.noise.case(5, clean.data, np.random.default_rng(1)).y
+    clean = hyperdlw.scenes.synthetic(12, 48, 56, rng=np.random.default_rng(0))
+    noisy = hyperdlw.noise.case(5, clean.data, np.random.default_rng(1)).y
     counts = np.clip(np.rint(noisy * 10_000), -32_000, 32_000).astype(np.int16)
     cube = hyperdlw.Cube.from_array(counts, wavelengths=clean.wavelengths)
     hyperdlw.save_cube(cube, source, overwrite=True)

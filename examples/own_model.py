@@ -9,27 +9,26 @@ import numpy as np
 import torch
 
 import hyperdlw
-from hyperdlw.solver.operators import BAND, COL, ROW, gradient
-from hyperdlw.solver.penalties import GROUP, L1
-from hyperdlw.solver.solve import Model, Problem, Schedule, solve, term
+from hyperdlw import Model, Problem, Schedule, penalties, solve, term
+from hyperdlw.solver import BAND, COL, ROW, gradient
 
 
 def smooth_both_ways(shape, strength=1.0):
     """0.05 sum |spatial gradient| + 0.05 sum |spectral difference|."""
     return Model(
         terms=(
-            term(GROUP, gradient(ROW, COL), strength=0.05 * strength),
-            term(L1, gradient(BAND), strength=0.05 * strength),
+            term(penalties.GROUP, gradient(ROW, COL), strength=0.05 * strength),
+            term(penalties.L1, gradient(BAND), strength=0.05 * strength),
         ),
         schedule=Schedule(steps=20, mu=0.1, growth=1.05),
     )
 
 
-clean = hyperdlw.testbed.scenes.synthetic(12, 48, 48, rng=np.random.default_rng(0))
-noisy = hyperdlw.testbed.noise.case(1, clean.data, np.random.default_rng(1)).y
+clean = hyperdlw.scenes.synthetic(12, 48, 48, rng=np.random.default_rng(0))
+noisy = hyperdlw.noise.case(1, clean.data, np.random.default_rng(1)).y
 y = torch.from_numpy(noisy)
-print(f"noisy              {hyperdlw.testbed.metrics.psnr(clean.data, noisy):.2f} dB")
+print(f"noisy              {hyperdlw.metrics.psnr(clean.data, noisy):.2f} dB")
 for weights in ("uniform", "N+T+TS"):
     w = torch.from_numpy(hyperdlw.predict_weights(noisy, weights, range=(0, 1)))
     x = solve(Problem(smooth_both_ways(y.shape), y, w)).x
-    print(f"own model, {weights:7s} {hyperdlw.testbed.metrics.psnr(clean.data, x.numpy()):.2f} dB")
+    print(f"own model, {weights:7s} {hyperdlw.metrics.psnr(clean.data, x.numpy()):.2f} dB")

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import hyperdlw
-from hyperdlw.train.loop import train
-from hyperdlw.train.recipe import Recipe
+from hyperdlw.train import Recipe, train
 
 steps = int(sys.argv[1]) if len(sys.argv) == 2 else 40
 recipe = Recipe(
@@ -30,13 +29,13 @@ recipe = Recipe(
     loss="log",
 )
 scenes = {
-    f"scene{i}": hyperdlw.testbed.scenes.synthetic(8, 48, 48, rng=np.random.default_rng(i)).data
+    f"scene{i}": hyperdlw.scenes.synthetic(8, 48, 48, rng=np.random.default_rng(i)).data
     for i in range(2)
 }
 network = train(recipe, scenes, Path("runs/tiny"))
 
-clean = hyperdlw.testbed.scenes.synthetic(8, 48, 48, rng=np.random.default_rng(9))  # not trained on
-noisy = hyperdlw.testbed.noise.case(1, clean.data, np.random.default_rng(1)).y
+clean = hyperdlw.scenes.synthetic(8, 48, 48, rng=np.random.default_rng(9))  # not trained on
+noisy = hyperdlw.noise.case(1, clean.data, np.random.default_rng(1)).y
 for weights in ("uniform", network):
     result = hyperdlw.denoise(noisy, model="tv", weights=weights, range=(0, 1))
-    print(f"{weights}: {hyperdlw.testbed.metrics.psnr(clean.data, result.cube.data):.2f} dB")
+    print(f"{weights}: {hyperdlw.metrics.psnr(clean.data, result.cube.data):.2f} dB")

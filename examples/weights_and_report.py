@@ -14,8 +14,8 @@ from hyperdlw.pipeline.advice.advise import dead_lines
 if len(sys.argv) == 2:
     cube = hyperdlw.open_cube(sys.argv[1])
 else:
-    clean = hyperdlw.testbed.scenes.synthetic(10, 48, 48, rng=np.random.default_rng(0))
-    noisy = hyperdlw.testbed.noise.case(3, clean.data, np.random.default_rng(1))
+    clean = hyperdlw.scenes.synthetic(10, 48, 48, rng=np.random.default_rng(0))
+    noisy = hyperdlw.noise.case(3, clean.data, np.random.default_rng(1))
     cube = clean.with_data(noisy.y)
 
 result = hyperdlw.denoise(cube)

@@ -21,7 +21,7 @@ from matplotlib.ticker import NullLocator
 from hyperdlw import Cube, denoise, open_cube, predict_weights
 from hyperdlw.bench import demo
 from hyperdlw.cube import minmax_range
-from hyperdlw.pipeline.pictures import HEAT, heat
+from hyperdlw.pipeline import HEAT, heat
 from hyperdlw.testbed import metrics, noise
 
 NETWORKS = ("N", "T", "TS", "N+T", "N+TS", "T+TS", "N+T+TS")

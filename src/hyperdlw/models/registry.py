@@ -76,9 +76,9 @@ _BUILT_IN: dict[str, Any] = {
 
 
 def registry() -> dict[str, Entry]:
-    """Every model by name: the built-in ones, then those of installed packages (entry point hyperdlw.models.registry)."""
+    """Every model by name: ours, then those of installed packages (entry point hyperdlw.models)."""
     found = {name: _entry(name, module) for name, module in _BUILT_IN.items()}
-    for point in entry_points(group="hyperdlw.models.registry"):
+    for point in entry_points(group="hyperdlw.models"):
         if point.name not in found:
             found[point.name] = _entry(point.name, point.load())
     return found

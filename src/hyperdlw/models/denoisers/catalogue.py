@@ -90,9 +90,9 @@ def trained(spec: str | Path | Denoiser | GreyDenoiser) -> tuple[int, str]:
 
 
 def registry() -> dict[str, Denoiser]:
-    """Denoisers by name: ours, then those of installed packages (entry point hyperdlw.models.denoisers.catalogue)."""
+    """Denoisers by name: ours, then those of installed packages (entry point hyperdlw.denoisers)."""
     found: dict[str, Denoiser] = {"eigen": eigen()}
-    for point in entry_points(group="hyperdlw.models.denoisers.catalogue"):
+    for point in entry_points(group="hyperdlw.denoisers"):
         found.setdefault(point.name, point.load())
     return found
 
