@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from hyperdlw.testbed import find_noise
 from hyperdlw.testbed.metrics import psnr
-from hyperdlw.testbed.noise import CASES, case
 
 PAPER = {1: 14.71, 2: 16.16, 3: 16.19, 4: 13.13, 5: 12.91}
 """Noisy rows of the paper's CAVE table, in dB."""
@@ -28,6 +28,11 @@ def read(path: Path) -> np.ndarray:
     return (cube - low) / np.where(span > 0, span, 1)
 
 
+def make_noisy(number: int, x: np.ndarray, stream: list[int], clip: bool) -> np.ndarray:
+    options = {} if clip else {"clip": False}
+    return find_noise(number).apply(x, np.random.default_rng(stream), **options).y
+
+
 def main() -> None:
     near = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "hsi" / "test"
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -39,7 +44,7 @@ def main() -> None:
     if not files:
         raise SystemExit(f"no .npz files in {args.folder}: name a folder of cubes")
 
-    variants = [(number, True) for number in CASES]
+    variants = [(number, True) for number in PAPER]
     variants += [(1, False), (5, False)]
     found: dict[tuple[int, bool], list[list[float]]] = {v: [] for v in variants}
     for place, path in enumerate(files):
@@ -47,11 +52,7 @@ def main() -> None:
         for number, clip in variants:
             found[number, clip].append(
                 [
-                    psnr(
-                        x,
-                        case(number, x, np.random.default_rng([args.seed, place, k]), clip=clip).y,
-                        clip=False,
-                    )
+                    psnr(x, make_noisy(number, x, [args.seed, place, k], clip), clip=False)
                     for k in range(args.repeats)
                 ]
             )
@@ -60,7 +61,7 @@ def main() -> None:
     print(f"{'case':<44}{head}{'mean':>8}{'paper':>8}")
     for number, clip in variants:
         cells = "".join(f"{np.mean(v):>9.2f} ({np.std(v):.2f})" for v in found[number, clip])
-        name = f"{number} {CASES[number]}{'' if clip else ', impulse bands not cut'}"
+        name = f"{number} {find_noise(number).about}{'' if clip else ', impulse bands not cut'}"
         print(f"{name:<44}{cells}{np.mean(found[number, clip]):>8.2f}{PAPER[number]:>8.2f}")
 
 

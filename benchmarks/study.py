@@ -21,9 +21,8 @@ import torch
 
 from hyperdlw.bench.cases import centre
 from hyperdlw.networks import files as store
-from hyperdlw.testbed.noise import CASES, case
+from hyperdlw.testbed import find_noise, load_scenes
 from hyperdlw.train.loop import train, validate
-from hyperdlw.train.patches import load_scenes
 from hyperdlw.train.recipe import Recipe
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes" / "study.toml"
@@ -51,7 +50,7 @@ Scene = np.ndarray[Any, np.dtype[np.float32]]
 
 def trials(held_out: Scene, more: dict[str, Scene]) -> Iterator[tuple[str, Scene, int]]:
     """What a network is scored on: (name, clean crop, noise case)."""
-    for number in CASES:
+    for number in range(1, 6):
         yield f"case {number}", held_out, number
     for bands in FEWER:
         first = (len(held_out) - bands) // 2
@@ -63,7 +62,7 @@ def trials(held_out: Scene, more: dict[str, Scene]) -> Iterator[tuple[str, Scene
 def pairs(clean: Scene, number: int) -> list[tuple[Scene, Scene]]:
     """The clean crop with every draw of its noise."""
     draws = [np.random.default_rng([20260102, number, draw]) for draw in range(DRAWS)]
-    return [(clean, case(number, clean, rng).y) for rng in draws]
+    return [(clean, find_noise(number).apply(clean, rng).y) for rng in draws]
 
 
 def table(rows: list[dict[str, Any]]) -> str:

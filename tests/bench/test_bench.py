@@ -10,13 +10,13 @@ import pytest
 
 from hyperdlw.app.cli.bench import bench
 from hyperdlw.bench import report, runner
-from hyperdlw.bench.cases import Case, Files, Scene, centre, load_scenes
-from hyperdlw.bench.experiments import pick
+from hyperdlw.bench.cases import Case, Files, Scene
+from hyperdlw.bench.experiments import Asked, pick
 from hyperdlw.bench.figures import figures, panels
 from hyperdlw.bench.tables import REFERENCE, SIMPLE, TABLES, Row
 from hyperdlw.errors import BadFile, BadOption
 from hyperdlw.io import save_cube
-from hyperdlw.testbed import scenes
+from hyperdlw.testbed import SceneChoice, load_scenes, scenes
 from hyperdlw.testbed.metrics import psnr
 
 TABLE = replace(
@@ -114,15 +114,21 @@ def test_reference_rows_follow_ours(scene: Scene, tmp_path: Path, shared: Path) 
 def test_scenes_of_a_folder(tmp_path: Path) -> None:
     save_cube(scenes.synthetic(5, 12, 16, rng=np.random.default_rng(0)), tmp_path / "a.npz")
     (tmp_path / "b.npz").write_bytes(b"junk")
-    found, left_out = load_scenes(tmp_path, crop=8, bands=4)
-    assert [s.name for s in found] == ["a[4]"]
-    assert found[0].data.shape == (4, 8, 8)
-    assert list(left_out) == ["b.npz"]
-    assert found[0].data.min() == 0.0
-    assert found[0].data.max() == 1.0
-    assert centre(found[0].data, None).shape == (4, 8, 8)
+    gaps = scenes.synthetic(5, 12, 16, rng=np.random.default_rng(0)).data.copy()
+    gaps[2, 3, 4] = np.nan
+    np.save(tmp_path / "gaps.npy", gaps.transpose(1, 2, 0))
+    found, left_out = load_scenes(tmp_path, SceneChoice(crop=8, first=4))
+    assert {name: x.shape for name, x in found.items()} == {"a": (4, 8, 8)}
+    assert list(left_out) == ["b.npz", "gaps.npy"]
+    assert left_out["gaps.npy"] == "has voxels without a value"
+    assert (found["a"].min(), found["a"].max()) == (0.0, 1.0)
     with pytest.raises(BadFile):
-        load_scenes(tmp_path, colour=True)
+        load_scenes(tmp_path, SceneChoice(colour=True))
+    with pytest.raises(BadFile, match="5 bands, not 31"):
+        load_scenes(tmp_path, SceneChoice(only=("a",), bands=31))
+    (named,) = Asked(tmp_path, tmp_path, crop=8, bands=4, only=("a",)).scenes("simple")
+    assert named.name == "a[4]"
+    np.testing.assert_array_equal(named.data, found["a"])
 
 
 def test_tables() -> None:

@@ -150,7 +150,7 @@ def test_two_outputs_with_one_name(hyperdlw, tmp_path, noisy):
         ("denoise", "a.npy", "b.npy", "--schedule", "slow"),
         ("denoise", "a.npy", "b.npy", "--range", "low high"),
         ("denoise", "a.npy", "b.npy", "--range", "1 2 3"),
-        ("noise", "a.npy", "b.npy", "--case", "6"),
+        ("noise", "a.npy", "b.npy", "--seed", "-1"),
         ("enhance",),
     ],
 )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hyperdlw.errors import BadInput, BadOption
-from hyperdlw.testbed import noise
+from hyperdlw.testbed import NOISES, find_noise, noise
 from hyperdlw.testbed.metrics import psnr
 
 SHAPES = [(1, 16, 16), (3, 24, 20), (31, 20, 20), (224, 6, 5), (31, 1, 40), (5, 40, 1), (1, 1, 1)]
@@ -189,10 +189,49 @@ def test_fast_enough_for_training(number: int) -> None:
     assert best < 2e-3
 
 
+@pytest.mark.parametrize("name", NOISES)
+def test_every_registered_noise_tells_the_truth(name: str) -> None:
+    x = clean((31, 24, 20))
+    one, two = (NOISES[name].apply(x, rng(3)) for _ in range(2))
+    assert one.y.dtype == np.float32
+    assert one.y.tobytes() == two.y.tobytes()
+    assert one.truth.stripe.shape == x.shape
+    t = one.truth
+    left = ((one.y - x - t.stripe) / np.broadcast_to(t.sigma, x.shape))[t.intact]
+    assert abs(left.mean()) < 0.05
+    assert 0.7 < left.var() < 1.1  # cut voxels are left out, the largest ones
+
+
+def test_noises_are_found_by_name_and_number() -> None:
+    assert find_noise(3) is find_noise("3") is find_noise("case3")
+    assert (find_noise(3).title, find_noise(3).stream) == ("case 3", 3)
+    photons = find_noise("photons")
+    assert (photons.title, photons.case) == ("photons", None)
+    assert find_noise(1).takes == {"affected", "clip"}
+    with pytest.raises(BadOption, match="no noise 'case6'"):
+        find_noise(6)
+    with pytest.raises(BadOption, match="did you mean 'photons'"):
+        find_noise("photon")
+
+
+def test_wide_stripes_are_wide() -> None:
+    x = np.full((31, 400, 32), 0.5, np.float32)
+    y = find_noise("stripes8").apply(x, rng(0)).y
+    steps = np.abs(np.diff(y.mean(axis=1), axis=1)) > 0.1  # 400 rows leave little noise
+    assert steps[:, 7::8].sum() > 5
+    assert not np.delete(steps, np.s_[7::8], axis=1).any()
+
+
+def test_photons_have_the_variance_of_the_signal() -> None:
+    x = np.stack([np.full((100, 100), v, np.float32) for v in (0.1, 0.9)])
+    y = np.stack([find_noise("photons").apply(x, rng(k)).y for k in range(40)])
+    dark, bright = (np.median(y[:, b].var(axis=(1, 2)) - noise.READ_OUT**2) for b in (0, 1))
+    assert 4 < bright / dark < 20
+    assert abs(y.mean(axis=(0, 2, 3)) - (0.1, 0.9)).max() < 0.01
+
+
 def test_errors_say_what_to_do() -> None:
     x = clean((3, 8, 8))
-    with pytest.raises(BadOption, match="no noise case 6"):
-        noise.case(6, x, rng(0))
     with pytest.raises(BadInput, match=r"\(8, 8\)"):
         noise.case(1, x[0], rng(0))
     with pytest.raises(BadInput, match="scale each band"):
@@ -201,12 +240,14 @@ def test_errors_say_what_to_do() -> None:
         noise.case(1, np.where(x > 0.5, np.nan, x), rng(0))
     with pytest.raises(BadOption, match="affected"):
         noise.case(1, x, rng(0), affected=4)
+    with pytest.raises(BadOption, match="'case4' has no options"):
+        noise.case(4, x, rng(0), affected=4)
     with pytest.raises(BadOption, match="ratio"):
-        noise.case(1, x, rng(0), ratio=(0.5, 0.1))
+        noise.impulses(x, rng(0), ratio=(0.5, 0.1))
     with pytest.raises(BadOption, match="columns"):
-        noise.case(2, x, rng(0), columns=(0.5, 1.5))
+        noise.stripes(x, rng(0), columns=(0.5, 1.5))
     with pytest.raises(BadOption, match="radius"):
-        noise.case(4, x, rng(0), radius=(0.0, 1.5))
+        noise.spatial_gaussian(x, rng(0), radius=(0.0, 1.5))
 
 
 @pytest.mark.parametrize(

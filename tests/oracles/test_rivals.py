@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hyperdlw.bench.cases import load_scenes
+from hyperdlw.bench.cases import Scene
 from hyperdlw.bench.runner import make_noisy
 from hyperdlw.io import open_cube
 from hyperdlw.models.denoisers import catalogue as denoisers
@@ -17,6 +17,7 @@ from hyperdlw.models.published import hyres, lrmr, nmog
 from hyperdlw.models.published.registry import registry
 from hyperdlw.networks.hsidcnn import HSIDCNN, neighbour_indices
 from hyperdlw.networks.hsidenet import HSIDeNet
+from hyperdlw.testbed import SceneChoice, load_scenes
 from hyperdlw.testbed.metrics import psnr
 
 each_case = pytest.mark.parametrize("case", [1, pytest.param(5, marks=pytest.mark.slow)])
@@ -60,7 +61,8 @@ def test_nmog_from_the_recorded_start(shared: Path, case: int) -> None:
 
 
 def test_hyres_on_a_known_scene(shared: Path) -> None:
-    (scene,), _ = load_scenes(shared / "data" / "hsi" / "test", crop=128, only=("stuffed_toys",))
+    found, _ = load_scenes(shared / "data/hsi/test", SceneChoice(("stuffed_toys",), crop=128))
+    scene = Scene("stuffed_toys", found["stuffed_toys"])
     noisy = make_noisy(scene, 1, 0)
     assert psnr(scene.data, hyres.run(torch.from_numpy(noisy.y)).numpy()) >= 27.5
 

@@ -21,11 +21,11 @@ from hyperdlw.io import save_cube
 from hyperdlw.networks import files as store
 from hyperdlw.networks.dlwnet import DLWnet3d
 from hyperdlw.solver.solve import Problem, solve
-from hyperdlw.testbed import scenes
+from hyperdlw.testbed import load_scenes, scenes
 from hyperdlw.train.curves import draw_curves
 from hyperdlw.train.loop import Training, TrainingStopped, train
 from hyperdlw.train.loss import bilevel_loss, restored
-from hyperdlw.train.patches import Patches, load_scenes
+from hyperdlw.train.patches import Patches
 from hyperdlw.train.recipe import Recipe
 from hyperdlw.weights.sources import softmax_weights
 

@@ -16,10 +16,10 @@ from torch import Tensor
 from ..io import atomic
 from ..models import defaults, dip
 from ..networks import SERT
-from ..testbed import synthetic
+from ..testbed import crop_centre, synthetic
 from ..weights import resolve
 from . import parameters, runner
-from .cases import Files, Scene, centre
+from .cases import Files, Scene
 from .tables import MAIN, ORIGINAL, RIVALS, Row, Table
 
 SIDES = (64, 128, 256)
@@ -89,7 +89,7 @@ def _dip(y: Tensor, weighted: bool) -> float:
 def made_scene(side: int) -> Scene:
     """A scene made by code: the time hardly depends on what is in it."""
     data = synthetic(BANDS, side, side, rng=np.random.default_rng(side)).data
-    return Scene(f"synthetic {side}", centre(data, None))
+    return Scene(f"synthetic {side}", crop_centre(data))
 
 
 def run(

@@ -17,7 +17,7 @@ from ..io import atomic, save_cube
 from ..models import defaults
 from ..networks import files as store
 from ..pipeline import HEAT, colour_bands, denoise, heat, predict_weights, pseudo_colour, stretch
-from ..testbed import metrics, noise, scenes
+from ..testbed import find_noise, metrics, noise, scenes
 from ..weights import resolve
 
 F32 = NDArray[np.float32]
@@ -89,7 +89,7 @@ def compute(rows: int = SIZE[0], cols: int = SIZE[1], bands: int = SIZE[2]) -> D
 def table(demo: Demo) -> Table:
     """PSNR and SSIM, a row for each weight source; the best of each column is bold."""
     shown = Table(
-        title=f"PSNR in dB and SSIM, noise case {CASE} ({noise.CASES[CASE]})",
+        title=f"PSNR in dB and SSIM, noise case {CASE} ({find_noise(CASE).about})",
         title_justify="left",
         title_style="bold",
     )
@@ -115,7 +115,7 @@ def page(demo: Demo) -> Any:
     """The page as a matplotlib figure: three pictures, one band with its weights, two spectra."""
     figure = _figure(figsize=(12, 11.4), dpi=100, facecolor="white")
     figure.suptitle(
-        f"Noise case {CASE} ({noise.CASES[CASE]}), restored with {demo.best.name}",
+        f"Noise case {CASE} ({find_noise(CASE).about}), restored with {demo.best.name}",
         fontsize=14,
         fontweight="bold",
         y=0.975,

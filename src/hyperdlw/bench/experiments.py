@@ -1,4 +1,4 @@
-"""Everything ``hyperdlw bench`` can do, by name: the tables, the other experiments, and all of them in turn."""
+"""Everything ``hyperdlw bench`` can do, by name: the tables, the other experiments, and all in turn."""
 
 from __future__ import annotations
 
@@ -79,21 +79,20 @@ class Asked:
 
     def scenes(self, name: str, crop: int = 128, colour: bool = False) -> list[Scene]:
         """The clean scenes of an experiment; files that cannot be used are told."""
-        from .cases import load_scenes
+        from ..testbed import SceneChoice, load_scenes
+        from .cases import Scene
 
         if self.data is None:
             raise BadOption(f"'hyperdlw bench {name}' needs clean scenes: add --data FOLDER")
-        found, left_out = load_scenes(
-            self.data,
-            crop=self.side(crop),
-            bands=self.bands or None,
-            only=self.only,
-            without=self.without,
-            colour=colour,
+        first = self.bands or None
+        choice = SceneChoice(
+            self.only, self.without, colour=colour, first=first, crop=self.side(crop)
         )
+        found, left_out = load_scenes(self.data, choice)
         for file, why in left_out.items():
             typer.echo(f"left out {file}: {why}", err=True)
-        return found
+        ending = f"[{first}]" if first else ""
+        return [Scene(name + ending, data) for name, data in found.items()]
 
 
 def pick(name: str, cases: Sequence[int] = (), models: Sequence[str] = ()) -> Table:

@@ -19,54 +19,15 @@ from ..io import atomic
 from ..models import MODEL, WEIGHTS
 from ..networks import files as store
 from ..solver import Problem, solve
-from ..testbed import noise, psnr, scenes
+from ..testbed import NOISES, Noise, crop_centre, find_noise, psnr, scenes
 from ..weights import resolve
-from .cases import Scene, centre
+from .cases import Scene
 from .runner import append, read_records
 
 F32 = NDArray[np.float32]
-Spoil = Callable[[F32, np.random.Generator], F32]
 
 MODELS = tuple(dict.fromkeys((MODEL, "nn", "tv", "tvs")))
 COUNTS = (7, 31, 103, 191)
-PEAK = (10.0, 200.0)
-"""Limits of the photons of a white voxel, one number per band."""
-READ = 0.02
-"""Standard deviation of the read-out noise beside the photons'."""
-
-
-def mixture(share: float) -> Spoil:
-    """Case 5 with a share of the bands affected by every kind; the paper's is 10 of 31."""
-    return lambda x, rng: noise.case(5, x, rng, affected=round(share * len(x))).y
-
-
-def photons(x: F32, rng: np.random.Generator) -> F32:
-    """Poisson noise: its variance grows with the signal, and every band has its own exposure."""
-    peak = PEAK[0] * (PEAK[1] / PEAK[0]) ** rng.random((len(x), 1, 1))
-    y: F32 = (rng.poisson(np.clip(x, 0, 1) * peak) / peak).astype(np.float32)
-    return y + np.float32(READ) * rng.standard_normal(x.shape, np.float32)
-
-
-def wide_stripes(width: int) -> Spoil:
-    """Gaussian noise and stripes of several columns in 10 of 31 bands."""
-
-    def spoil(x: F32, rng: np.random.Generator) -> F32:
-        y = noise.gaussian(x, rng).y
-        bands, _, cols = x.shape
-        narrow = np.zeros((bands, 1, -(-cols // width)), np.float32)
-        return y + np.repeat(noise.stripes(narrow, rng).y, width, 2)[:, :, :cols]
-
-    return spoil
-
-
-NOISES: dict[str, Spoil] = {
-    "case 5, 10 of 31 bands affected": mixture(10 / 31),
-    "case 5, 20 of 31 bands affected": mixture(20 / 31),
-    "case 5, all bands affected": mixture(1.0),
-    "photons and read-out": photons,
-    "stripes 3 columns wide": wide_stripes(3),
-    "stripes 8 columns wide": wide_stripes(8),
-}
 
 
 def with_bands(scene: Scene, count: int) -> Scene:
@@ -76,14 +37,18 @@ def with_bands(scene: Scene, count: int) -> Scene:
         chosen = np.linspace(0, bands - 1, count).round().astype(int)
         return Scene(scene.name, np.ascontiguousarray(scene.data[chosen]))
     made = scenes.synthetic(count, rows, cols, rng=np.random.default_rng(count)).data
-    return Scene("made by code", centre(made, None))
+    return Scene("made by code", crop_centre(made))
 
 
-def conditions(scene: Scene) -> dict[str, tuple[Scene, Spoil]]:
-    """What is tried on a scene."""
-    tried = {name: (scene, spoil) for name, spoil in NOISES.items()}
+def conditions(scene: Scene) -> dict[str, tuple[Scene, Noise]]:
+    """What is tried on a scene: every noise that is not a case of the paper, and numbers of bands."""
+    mixture = find_noise("case5")
+    tried = {"Case 5, 10 of 31 bands affected": (scene, mixture)}
+    for noise in NOISES.values():
+        if noise.case is None:
+            tried[noise.about] = (scene, noise)
     for count in COUNTS:
-        tried[f"case 5, {count} bands"] = (with_bands(scene, count), mixture(10 / 31))
+        tried[f"Case 5, {count} bands"] = (with_bands(scene, count), mixture)
     return tried
 
 
@@ -101,12 +66,12 @@ def run(
     network = store.load(WEIGHTS).sha256[:16]
     records: dict[str, dict[str, Any]] = {}
     for scene in clean:
-        for name, (shown, spoil) in conditions(scene).items():
+        for name, (shown, noise) in conditions(scene).items():
             for seed in range(seeds):
                 key = f"{name}, {shown.name} {shown.sha256}, seed {seed}, {network}, {__version__}"
                 if key not in known:
                     known[key] = {"key": key, "condition": name, "scene": shown.name}
-                    known[key] |= measure(shown.data, spoil, seed)
+                    known[key] |= measure(shown.data, noise, seed)
                     append(path, [known[key]])
                     if report is not None:
                         report(f"{shown.name}, {name}")
@@ -117,9 +82,9 @@ def run(
     return [target]
 
 
-def measure(clean: F32, spoil: Spoil, seed: int) -> dict[str, Any]:
+def measure(clean: F32, noise: Noise, seed: int) -> dict[str, Any]:
     """PSNR of the noisy cube, and of every model with uniform and with the network's weights."""
-    noisy = spoil(clean, np.random.default_rng([20260115, seed]))
+    noisy = noise.apply(clean, np.random.default_rng([20260115, seed])).y
     y = torch.from_numpy(noisy)
     valid = torch.ones_like(y, dtype=torch.bool)
     found: dict[str, Any] = {"noisy": psnr(clean, noisy)}

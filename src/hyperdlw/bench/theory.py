@@ -15,9 +15,9 @@ from ..errors import BadFile
 from ..io import atomic
 from ..networks import files as store
 from ..pipeline import theory
-from ..testbed import scenes
+from ..testbed import crop_centre, scenes
 from . import runner
-from .cases import Scene, centre
+from .cases import Scene
 from .report import own_targets
 from .tables import NETWORKS, REFERENCE, SIMPLE, Row
 
@@ -105,7 +105,7 @@ def made_scenes(count: int = 2, side: int = 64) -> list[Scene]:
     return [
         Scene(
             f"synthetic {i}",
-            centre(scenes.synthetic(31, side, side, rng=np.random.default_rng(i)).data, None),
+            crop_centre(scenes.synthetic(31, side, side, rng=np.random.default_rng(i)).data),
         )
         for i in range(count)
     ]

@@ -3,7 +3,14 @@ from . import noise as noise
 from . import scenes as scenes
 from .metrics import psnr as psnr
 from .metrics import scores as scores
+from .noise import CASES as CASES
+from .noise import NOISES as NOISES
+from .noise import Noise as Noise
 from .noise import Noisy as Noisy
 from .noise import Truth as Truth
+from .noise import find_noise as find_noise
+from .scenes import SceneChoice as SceneChoice
+from .scenes import crop_centre as crop_centre
 from .scenes import indian_pines as indian_pines
+from .scenes import load_scenes as load_scenes
 from .scenes import synthetic as synthetic

@@ -7,7 +7,6 @@ the mean over the bands, as in the paper; the ``*_bands`` variants return one fi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +15,13 @@ from scipy.ndimage import correlate1d, minimum_filter
 from ..errors import BadInput
 
 F64 = NDArray[np.float64]
+Values = NDArray[np.generic]
 Mask = NDArray[np.bool_]
 
 
 def psnr(
-    clean: NDArray[Any],
-    restored: NDArray[Any],
+    clean: Values,
+    restored: Values,
     *,
     clip: bool = True,
     peak: float = 1.0,
@@ -46,8 +46,8 @@ def psnr(
 
 
 def psnr_bands(
-    clean: NDArray[Any],
-    restored: NDArray[Any],
+    clean: Values,
+    restored: Values,
     *,
     clip: bool = True,
     peak: float = 1.0,
@@ -61,9 +61,7 @@ def psnr_bands(
         return np.asarray(20 * np.log10(peak) - 10 * np.log10(_mse(a, b, ok)))
 
 
-def ssim(
-    clean: NDArray[Any], restored: NDArray[Any], *, clip: bool = True, valid: Mask | None = None
-) -> float:
+def ssim(clean: Values, restored: Values, *, clip: bool = True, valid: Mask | None = None) -> float:
     """Structural similarity after Wang et al. (2004), mean over the bands.
 
     11 x 11 Gaussian window of standard deviation 1.5, K = 0.01 and 0.03, data range 1, population
@@ -84,14 +82,14 @@ def ssim(
 
 
 def ssim_bands(
-    clean: NDArray[Any], restored: NDArray[Any], *, clip: bool = True, valid: Mask | None = None
+    clean: Values, restored: Values, *, clip: bool = True, valid: Mask | None = None
 ) -> F64:
     """Structural similarity of every band; see :func:`ssim`."""
     return _ssim(clean, restored, clip, valid, 11, _gaussian_window, data_range=1.0, sample=False)
 
 
 def ssim_paper(
-    clean: NDArray[Any], restored: NDArray[Any], *, clip: bool = True, valid: Mask | None = None
+    clean: Values, restored: Values, *, clip: bool = True, valid: Mask | None = None
 ) -> float:
     """Structural similarity in the convention that the paper's figures most likely have.
 
@@ -103,13 +101,13 @@ def ssim_paper(
 
 
 def ssim_paper_bands(
-    clean: NDArray[Any], restored: NDArray[Any], *, clip: bool = True, valid: Mask | None = None
+    clean: Values, restored: Values, *, clip: bool = True, valid: Mask | None = None
 ) -> F64:
     """Structural similarity of every band; see :func:`ssim_paper`."""
     return _ssim(clean, restored, clip, valid, 7, _uniform_window, data_range=2.0, sample=True)
 
 
-def sam(clean: NDArray[Any], restored: NDArray[Any], *, valid: Mask | None = None) -> float:
+def sam(clean: Values, restored: Values, *, valid: Mask | None = None) -> float:
     """Spectral angle in degrees, mean over the pixels.
 
     The angle between the spectra u and v of a pixel, arccos(u'v / |u||v|). Pixels where both
@@ -128,7 +126,7 @@ def sam(clean: NDArray[Any], restored: NDArray[Any], *, valid: Mask | None = Non
     return _mean(sam_pixels(clean, restored, valid=valid))
 
 
-def sam_pixels(clean: NDArray[Any], restored: NDArray[Any], *, valid: Mask | None = None) -> F64:
+def sam_pixels(clean: Values, restored: Values, *, valid: Mask | None = None) -> F64:
     """Spectral angle in degrees, (row, col), NaN where undefined; see :func:`sam`."""
     a, b, ok = _pair(clean, restored, valid)
     a, b = np.where(ok, a, 0.0), np.where(ok, b, 0.0)
@@ -143,7 +141,7 @@ def sam_pixels(clean: NDArray[Any], restored: NDArray[Any], *, valid: Mask | Non
 
 
 def ergas(
-    clean: NDArray[Any], restored: NDArray[Any], *, ratio: float = 1.0, valid: Mask | None = None
+    clean: Values, restored: Values, *, ratio: float = 1.0, valid: Mask | None = None
 ) -> float:
     """Relative global error (ERGAS), 0 for equal cubes.
 
@@ -163,7 +161,7 @@ def ergas(
 
 
 def ergas_bands(
-    clean: NDArray[Any], restored: NDArray[Any], *, ratio: float = 1.0, valid: Mask | None = None
+    clean: Values, restored: Values, *, ratio: float = 1.0, valid: Mask | None = None
 ) -> F64:
     """Relative error of every band, 100 ratio rmse_b / |mean(clean_b)|; NaN where undefined."""
     a, b, ok = _pair(clean, restored, valid)
@@ -174,7 +172,7 @@ def ergas_bands(
 
 
 def scores(
-    clean: NDArray[Any], restored: NDArray[Any], *, clip: bool = True, valid: Mask | None = None
+    clean: Values, restored: Values, *, clip: bool = True, valid: Mask | None = None
 ) -> dict[str, float]:
     """All scores of one restored cube: psnr (dB), ssim, ssim_paper, sam (degrees), ergas.
 
@@ -195,7 +193,7 @@ def scores(
     }
 
 
-def _pair(clean: NDArray[Any], restored: NDArray[Any], valid: Mask | None) -> tuple[F64, F64, Mask]:
+def _pair(clean: Values, restored: Values, valid: Mask | None) -> tuple[F64, F64, Mask]:
     a, b = np.asarray(clean, np.float64), np.asarray(restored, np.float64)
     if a.shape != b.shape:
         raise BadInput(f"the clean cube has shape {a.shape}, the restored one {b.shape}")
@@ -239,8 +237,8 @@ def _uniform_window(size: int) -> F64:
 
 
 def _ssim(
-    clean: NDArray[Any],
-    restored: NDArray[Any],
+    clean: Values,
+    restored: Values,
     clip: bool,
     valid: Mask | None,
     size: int,

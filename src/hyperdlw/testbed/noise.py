@@ -1,13 +1,13 @@
-"""The five noise cases of the paper, as pure functions of a clean cube and a random generator.
+"""Noises by name: the five cases of the paper, noises of sensors, and those of installed packages.
 
-A case is a chain of building blocks, and each block takes and returns a :class:`Noisy`, so other
-mixtures are written the same way::
+A noise is a function ``(clean, rng, ...) -> Noisy`` with one line in :data:`NOISES`, or one entry
+point ``hyperdlw.noise`` in another package; training, benchmark and command line then know its name.
+It is written as a chain of blocks (``gaussian``, ``stripes``, ... in ``noise_blocks``), each of which
+notes in the :class:`Truth` what it did::
 
-    dirty = stripes(gaussian(x, rng), rng)
-
-Every block adds what it did to the :class:`Truth`. Additive blocks (``gaussian``,
-``spatial_gaussian``, ``stripes``) come before those that overwrite voxels (``impulses``,
-``dead_columns``): that is the order of the paper, and the order in which the truth is exact.
+    def my_noise(x, rng):
+        "Gaussian noise and stripes in every band."
+        return stripes(gaussian(x, rng), rng, affected=len(x))
 
 What the paper leaves open, and what was chosen (``benchmarks/noise_levels.py`` prints the check):
 
@@ -27,350 +27,254 @@ What the paper leaves open, and what was chosen (``benchmarks/noise_levels.py`` 
 
 from __future__ import annotations
 
+import inspect
+import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadInput, BadOption
+from ..io import Entry, Registry
+from .noise_blocks import COLUMNS as COLUMNS
+from .noise_blocks import F32, Pair
+from .noise_blocks import OFFSET as OFFSET
+from .noise_blocks import RADIUS as RADIUS
+from .noise_blocks import RATIO as RATIO
+from .noise_blocks import SIGMA as SIGMA
+from .noise_blocks import Noisy as Noisy
+from .noise_blocks import Truth as Truth
+from .noise_blocks import add_gaussian as add_gaussian
+from .noise_blocks import affected_bands as affected_bands
+from .noise_blocks import dead_columns as dead_columns
+from .noise_blocks import draw_band_sigma as draw_band_sigma
+from .noise_blocks import draw_bump_sigma as draw_bump_sigma
+from .noise_blocks import gaussian as gaussian
+from .noise_blocks import impulses as impulses
+from .noise_blocks import spatial_gaussian as spatial_gaussian
+from .noise_blocks import start_chain as start_chain
+from .noise_blocks import stripes as stripes
 
-F32 = NDArray[np.float32]
-Mask = NDArray[np.bool_]
-Pair = tuple[float, float]
+Clean = NDArray[np.generic]
+Rng = np.random.Generator
+Make = Callable[..., Noisy]
+"""(clean, rng, options) -> Noisy."""
 
-SIGMA: Pair = (10 / 255, 70 / 255)
-"""Limits of the standard deviation, for data in [0, 1]."""
-RATIO: Pair = (0.1, 0.5)
-"""Limits of the share of the voxels of a band that are impulses."""
-COLUMNS: Pair = (0.05, 0.2)
-"""Limits of the share of the columns of a band that are striped or dead."""
-OFFSET = 0.25
-"""Largest absolute offset of a stripe."""
-RADIUS: Pair = (0.3, 1.5)
-"""Limits of the radius (standard deviation) of a bump of noise, in image heights."""
-
-CASES = {
-    1: "Gaussian and impulses",
-    2: "Gaussian and stripes",
-    3: "Gaussian and dead columns",
-    4: "spatially varying Gaussian",
-    5: "mixture of all",
-}
+PEAK: Pair = (10.0, 200.0)
+"""Limits of the photons of a white voxel, one number per band."""
+READ_OUT = 0.02
+"""Standard deviation of the read-out noise beside the photons', for data in [0, 1]."""
 
 
-@dataclass(frozen=True, eq=False)
-class Truth:
-    """What was done to the clean cube.
+# The cases of the paper.
 
-    On the voxels of ``intact``, y = x + stripe + sigma * n with n standard normal, exactly.
+
+def make_case1(x: Clean, rng: Rng, *, affected: int | None = None, clip: bool = True) -> Noisy:
+    """Gaussian and impulses."""
+    return impulses(gaussian(x, rng), rng, affected=affected, clip=clip)
+
+
+def make_case2(x: Clean, rng: Rng, *, affected: int | None = None) -> Noisy:
+    """Gaussian and stripes."""
+    return stripes(gaussian(x, rng), rng, affected=affected)
+
+
+def make_case3(x: Clean, rng: Rng, *, affected: int | None = None) -> Noisy:
+    """Gaussian and dead columns."""
+    return dead_columns(gaussian(x, rng), rng, affected=affected)
+
+
+def make_case4(x: Clean, rng: Rng) -> Noisy:
+    """Spatially varying Gaussian."""
+    return spatial_gaussian(x, rng)
+
+
+def make_case5(x: Clean, rng: Rng, *, affected: int | None = None, clip: bool = True) -> Noisy:
+    """Mixture of all.
+
+    Either kind of Gaussian (band by band, probability 1/2), then stripes, impulses and dead columns
+    on independently drawn bands.
+    """
+    noisy = start_chain(x)
+    even = draw_band_sigma(len(noisy.y), rng)
+    bumps = draw_bump_sigma(noisy.y.shape, rng)
+    spatial = rng.random((len(noisy.y), 1, 1)) < 0.5
+    noisy = add_gaussian(noisy, np.where(spatial, bumps, even), rng)
+    noisy = stripes(noisy, rng, affected=affected)
+    noisy = impulses(noisy, rng, affected=affected, clip=clip)
+    return dead_columns(noisy, rng, affected=affected)
+
+
+# Noises that no shipped network was trained for.
+
+
+def make_heavy_mixture(x: Clean, rng: Rng) -> Noisy:
+    """Case 5, 20 of 31 bands affected."""
+    return make_case5(x, rng, affected=round(20 / 31 * len(x)))
+
+
+def make_full_mixture(x: Clean, rng: Rng) -> Noisy:
+    """Case 5, all bands affected."""
+    return make_case5(x, rng, affected=len(x))
+
+
+def add_photons(x: Clean, rng: Rng) -> Noisy:
+    """Photons and read-out.
+
+    y_b = Poisson(peak_b x_b) / peak_b + READ_OUT n: the variance x_b / peak_b + READ_OUT^2 grows with
+    the signal, and every band has its own exposure, log-uniform in ``PEAK``.
+    """
+    start = start_chain(x)
+    unit = np.clip(start.y, 0, 1)
+    peak = PEAK[0] * (PEAK[1] / PEAK[0]) ** rng.random((len(unit), 1, 1))
+    y: F32 = (rng.poisson(unit * peak) / peak).astype(np.float32)
+    sigma = np.sqrt(unit / peak + READ_OUT**2).astype(np.float32)
+    y = y + np.float32(READ_OUT) * rng.standard_normal(y.shape, np.float32)
+    return Noisy(y, replace(start.truth, sigma=sigma))
+
+
+def make_wide_stripes(x: Clean, rng: Rng, width: int) -> Noisy:
+    """Add Gaussian noise, and stripes ``width`` columns wide in 10 of 31 bands."""
+    noisy = gaussian(x, rng)
+    bands, rows, cols = noisy.y.shape
+    narrow = np.zeros((bands, 1, -(-cols // width)), np.float32)
+    wide = np.repeat(stripes(narrow, rng).y, width, 2)[:, :, :cols]
+    stripe = noisy.truth.stripe + np.broadcast_to(wide, (bands, rows, cols))
+    return Noisy(noisy.y + wide, replace(noisy.truth, stripe=stripe))
+
+
+def make_stripes3(x: Clean, rng: Rng) -> Noisy:
+    """Stripes 3 columns wide."""
+    return make_wide_stripes(x, rng, 3)
+
+
+def make_stripes8(x: Clean, rng: Rng) -> Noisy:
+    """Stripes 8 columns wide."""
+    return make_wide_stripes(x, rng, 8)
+
+
+# The registry.
+
+
+@dataclass(frozen=True)
+class Noise(Entry):
+    """A noise that has a name.
 
     Attributes:
-        sigma: standard deviation of the Gaussian part, shape (band, row, col) or (band, 1, 1).
-        impulse: True where an impulse stands (and has not been overwritten by a dead column).
-        dead: True on dead columns.
-        stripe: the offset added, 0 off the stripes; kept as drawn where an impulse overwrote it.
-        clipped: True where the value was cut to 0 or 1 before impulses were set in that band.
+        build: (clean, rng, options) -> Noisy.
+        takes: names of the options, such as "affected" (number of bands with impulses, stripes or
+            dead columns).
+        about: what it is, in a few words: the first line of the function's docstring.
     """
 
-    sigma: F32
-    impulse: Mask
-    dead: Mask
-    stripe: F32
-    clipped: Mask
+    about: str = ""
 
     @property
-    def intact(self) -> Mask:
-        """True where only additive noise acted."""
-        return ~(self.impulse | self.dead | self.clipped)
+    def case(self) -> int | None:
+        """The number of a case of the paper; None for other noises."""
+        return int(self.name[-1]) if self.name in CASES else None
+
+    @property
+    def title(self) -> str:
+        """What stands above a column of a table: "case 1", or the name."""
+        return self.name if self.case is None else f"case {self.case}"
+
+    @property
+    def stream(self) -> int:
+        """A number that stands for this noise in the seed of a random stream."""
+        return zlib.crc32(self.name.encode()) if self.case is None else self.case
+
+    def apply(self, x: Clean, rng: Rng, **options: int | bool | None) -> Noisy:
+        """Make a clean cube (band, row, col) in [0, 1] noisy; options that are None are left out.
+
+        >>> find_noise("photons").apply(np.full((3, 4, 5), 0.5), np.random.default_rng(0)).y.shape
+        (3, 4, 5)
+        """
+        given = {name: value for name, value in options.items() if value is not None}
+        for name in given:
+            if name not in self.takes:
+                takes = f"takes {', '.join(sorted(self.takes))}" if self.takes else "has no options"
+                raise BadOption(f"the noise '{self.name}' {takes}; '{name}' is not one")
+        start = Noisy.clean(x)
+        low, high = float(start.y.min()), float(start.y.max())
+        if not (low >= -1e-3 and high <= 1 + 1e-3):  # also catches NaN
+            raise BadInput(
+                f"noise levels are meant for data in [0, 1]; this cube spans {low:g} to {high:g}: "
+                "scale each band first and leave out NaN"
+            )
+        noisy = self.build(start.y, rng, **given)
+        if not isinstance(noisy, Noisy) or noisy.y.shape != start.y.shape:
+            raise BadInput(
+                f"the noise '{self.name}' did not return a Noisy cube of the shape of its input"
+            )
+        return noisy
 
 
-@dataclass(frozen=True, eq=False)
-class Noisy:
-    """A noisy cube ``y``, float32 (band, row, col), and the truth about its noise."""
-
-    y: F32
-    truth: Truth
-
-    @classmethod
-    def clean(cls, x: NDArray[Any]) -> Noisy:
-        """The cube without any noise: the start of a chain of blocks."""
-        x = np.asarray(x)
-        if x.ndim != 3 or 0 in x.shape:
-            raise BadInput(f"noise needs a cube (band, row, col); this array has shape {x.shape}")
-        if x.dtype.kind not in "buif":
-            raise BadInput(f"noise needs real numbers; this array is of type {x.dtype}")
-        none = np.zeros(x.shape, bool)
-        truth = Truth(
-            sigma=np.zeros((x.shape[0], 1, 1), np.float32),
-            impulse=none,
-            dead=none,
-            stripe=np.zeros(x.shape, np.float32),
-            clipped=none,
-        )
-        return cls(x.astype(np.float32, order="C"), truth)
+def _make_entry(name: str, given: Make) -> Noise:
+    """The entry of a function."""
+    options = list(inspect.signature(given).parameters)[2:]
+    about = ((given.__doc__ or "").strip().splitlines() or [""])[0].rstrip(".")
+    kind = "case of the paper" if name in CASES else "other noise"
+    return Noise(name, given, kind, frozenset(options), about or name)
 
 
-def affected_bands(bands: int, affected: int | None = None) -> int:
-    """How many bands carry impulses, stripes or dead columns: 10 of 31, and in proportion.
+CASES = ("case1", "case2", "case3", "case4", "case5")
+"""Names of the cases of the paper."""
 
-    >>> [affected_bands(b) for b in (1, 3, 31, 224)]
-    [1, 1, 10, 72]
+NOISES: Registry[Noise] = Registry(
+    "noise",
+    "hyperdlw.noise",
+    {
+        "case1": make_case1,
+        "case2": make_case2,
+        "case3": make_case3,
+        "case4": make_case4,
+        "case5": make_case5,
+        "case5-most": make_heavy_mixture,
+        "case5-all": make_full_mixture,
+        "photons": add_photons,
+        "stripes3": make_stripes3,
+        "stripes8": make_stripes8,
+    },
+    _make_entry,
+)
+"""Every noise by name; another package adds one with an entry point ``hyperdlw.noise``."""
+
+
+def find_noise(name: str | int) -> Noise:
+    """The noise of a name, or of the number of a case of the paper.
+
+    >>> find_noise(1).about, find_noise("5").name, find_noise("photons").about
+    ('Gaussian and impulses', 'case5', 'Photons and read-out')
     """
-    if affected is None:
-        return max(1, round(10 / 31 * bands))
-    if not 0 <= affected <= bands:
-        raise BadOption(f"affected must lie between 0 and the {bands} bands, not {affected}")
-    return affected
-
-
-def gaussian(x: NDArray[Any] | Noisy, rng: np.random.Generator, *, sigma: Pair = SIGMA) -> Noisy:
-    """Add Gaussian noise whose standard deviation is drawn anew for every band.
-
-    y_b = x_b + sigma_b n,  sigma_b uniform in ``sigma`` (data in [0, 1]),  n standard normal.
-
-    >>> x = np.zeros((3, 4, 5), np.float32)
-    >>> gaussian(x, np.random.default_rng(0)).truth.sigma.shape
-    (3, 1, 1)
-    """
-    noisy = _start(x)
-    return _add_gaussian(noisy, _band_sigma(len(noisy.y), rng, sigma), rng)
-
-
-def spatial_gaussian(
-    x: NDArray[Any] | Noisy,
-    rng: np.random.Generator,
-    *,
-    sigma: Pair = SIGMA,
-    radius: Pair = RADIUS,
-) -> Noisy:
-    """Add Gaussian noise that is strongest around one random point of every band.
-
-    y = x + s n, where s is an affine image of the bumps exp(-|p - c_b|^2 / (2 r_b^2)) that sends
-    their minimum and maximum over the whole cube to the two limits ``sigma``.
-
-    Args:
-        x: clean cube in [0, 1], or the result of another block.
-        rng: source of randomness.
-        sigma: limits of the standard deviation (data in [0, 1]).
-        radius: limits of r_b, in units of the longer image side.
-    """
-    noisy = _start(x)
-    return _add_gaussian(noisy, _bump_sigma(noisy.y.shape, rng, sigma, radius), rng)
-
-
-def stripes(
-    x: NDArray[Any] | Noisy,
-    rng: np.random.Generator,
-    *,
-    affected: int | None = None,
-    columns: Pair = COLUMNS,
-    offset: float = OFFSET,
-) -> Noisy:
-    """Shift some columns of some bands, each by one offset uniform in [-offset, offset].
-
-    Args:
-        x: clean cube in [0, 1], or the result of another block.
-        rng: source of randomness.
-        affected: number of bands; 10 of 31 (in proportion) when None.
-        columns: limits of the share of columns, 0..1.
-        offset: largest shift, in data units.
-    """
-    noisy = _start(x)
-    if not offset >= 0:
-        raise BadOption(f"offset must not be negative, not {offset}")
-    bands = _draw_bands(noisy, rng, affected)
-    cols = noisy.y.shape[2]
-    shift = rng.uniform(-offset, offset, (len(bands), 1, cols)).astype(np.float32)
-    shift *= _draw_columns(len(bands), cols, rng, columns)
-    stripe = noisy.truth.stripe.copy()
-    stripe[bands] += shift
-    y = noisy.y.copy()
-    y[bands] += shift
-    return Noisy(y, replace(noisy.truth, stripe=stripe))
-
-
-def impulses(
-    x: NDArray[Any] | Noisy,
-    rng: np.random.Generator,
-    *,
-    affected: int | None = None,
-    ratio: Pair = RATIO,
-    clip: bool = True,
-) -> Noisy:
-    """Replace a share of the voxels of some bands by 0 or 1 with equal probability.
-
-    A voxel is replaced with probability p_b, uniform in ``ratio``; its neighbours do not matter.
-
-    Args:
-        x: clean cube in [0, 1], or the result of another block.
-        rng: source of randomness.
-        affected: number of bands; 10 of 31 (in proportion) when None.
-        ratio: limits of p_b, 0..1.
-        clip: cut the affected bands to [0, 1] first, as MATLAB's ``imnoise`` does.
-    """
-    noisy = _start(x)
-    _check_pair("ratio", ratio, 1.0)
-    bands = _draw_bands(noisy, rng, affected)
-    _, rows, cols = noisy.y.shape
-    share = rng.uniform(*ratio, (len(bands), 1, 1))
-    draw = rng.random((len(bands), rows, cols))
-    hit = draw < share
-    before = noisy.y[bands]
-    kept = np.clip(before, 0.0, 1.0) if clip else before
-    y = noisy.y.copy()
-    # One draw decides both: below half the share is pepper, the upper half is salt.
-    y[bands] = np.where(hit, (draw >= share / 2).astype(np.float32), kept)
-    impulse = noisy.truth.impulse.copy()
-    impulse[bands] |= hit
-    clipped = noisy.truth.clipped.copy()
-    clipped[bands] |= (kept != before) & ~hit
-    return Noisy(y, replace(noisy.truth, impulse=impulse, clipped=clipped))
-
-
-def dead_columns(
-    x: NDArray[Any] | Noisy,
-    rng: np.random.Generator,
-    *,
-    affected: int | None = None,
-    columns: Pair = COLUMNS,
-) -> Noisy:
-    """Set some columns of some bands to 0.
-
-    Args:
-        x: clean cube in [0, 1], or the result of another block.
-        rng: source of randomness.
-        affected: number of bands; 10 of 31 (in proportion) when None.
-        columns: limits of the share of columns, 0..1.
-    """
-    noisy = _start(x)
-    bands = _draw_bands(noisy, rng, affected)
-    dead = noisy.truth.dead.copy()
-    dead[bands] |= _draw_columns(len(bands), noisy.y.shape[2], rng, columns)
-    y = np.where(dead, np.float32(0), noisy.y)
-    truth = noisy.truth
-    return Noisy(
-        y, replace(truth, dead=dead, impulse=truth.impulse & ~dead, clipped=truth.clipped & ~dead)
-    )
+    text = str(name).strip()
+    return NOISES.find(f"case{text}" if text.isdigit() else text)
 
 
 def case(
-    number: int,
-    x: NDArray[Any],
-    rng: np.random.Generator,
+    number: int | str,
+    x: Clean,
+    rng: Rng,
     *,
     affected: int | None = None,
-    sigma: Pair = SIGMA,
-    ratio: Pair = RATIO,
-    columns: Pair = COLUMNS,
-    offset: float = OFFSET,
-    radius: Pair = RADIUS,
-    clip: bool = True,
+    clip: bool | None = None,
 ) -> Noisy:
-    """Make one of the five noise cases of the paper.
+    """Make one of the five noise cases of the paper, or any other noise that has a name.
 
     1 Gaussian and impulses, 2 Gaussian and stripes, 3 Gaussian and dead columns, 4 spatially
     varying Gaussian, 5 either kind of Gaussian (band by band, probability 1/2), then stripes,
     impulses and dead columns on independently drawn bands.
 
     Args:
-        number: 1 to 5.
+        number: 1 to 5, or a name of :data:`NOISES`.
         x: clean cube (band, row, col), every band scaled to [0, 1].
         rng: source of randomness; the same state gives the same bytes.
         affected: number of bands with impulses, stripes or dead columns; None: 10 of 31.
-        sigma: limits of the standard deviation, in data units.
-        ratio: limits of the share of impulses in an affected band.
-        columns: limits of the share of striped or dead columns in an affected band.
-        offset: largest shift of a stripe, in data units.
-        radius: limits of the radius of a bump of noise, in units of the longer image side.
-        clip: cut bands to [0, 1] before impulses are set in them.
+        clip: cut bands to [0, 1] before impulses are set in them; None: yes.
 
     >>> dirty = case(1, np.full((31, 8, 8), 0.5), np.random.default_rng(0))
     >>> dirty.y.dtype.name, int(dirty.truth.impulse.any(axis=(1, 2)).sum())
     ('float32', 10)
     """
-    if number not in CASES:
-        known = ", ".join(f"{k} {v}" for k, v in CASES.items())
-        raise BadOption(f"there is no noise case {number} (known: {known})")
-    start = Noisy.clean(x)
-    low, high = float(start.y.min()), float(start.y.max())
-    if not (low >= -1e-3 and high <= 1 + 1e-3):  # also catches NaN
-        raise BadInput(
-            f"noise levels are meant for data in [0, 1]; this cube spans {low:g} to {high:g}: "
-            "scale each band first and leave out NaN"
-        )
-    if number == 4:
-        return spatial_gaussian(start, rng, sigma=sigma, radius=radius)
-    if number == 5:
-        even = _band_sigma(len(start.y), rng, sigma)
-        bumps = _bump_sigma(start.y.shape, rng, sigma, radius)
-        spatial = rng.random((len(start.y), 1, 1)) < 0.5
-        noisy = _add_gaussian(start, np.where(spatial, bumps, even), rng)
-        noisy = stripes(noisy, rng, affected=affected, columns=columns, offset=offset)
-        noisy = impulses(noisy, rng, affected=affected, ratio=ratio, clip=clip)
-        return dead_columns(noisy, rng, affected=affected, columns=columns)
-    noisy = gaussian(start, rng, sigma=sigma)
-    if number == 1:
-        return impulses(noisy, rng, affected=affected, ratio=ratio, clip=clip)
-    if number == 2:
-        return stripes(noisy, rng, affected=affected, columns=columns, offset=offset)
-    return dead_columns(noisy, rng, affected=affected, columns=columns)
-
-
-def _start(x: NDArray[Any] | Noisy) -> Noisy:
-    return x if isinstance(x, Noisy) else Noisy.clean(x)
-
-
-def _check_pair(name: str, pair: Pair, top: float = np.inf) -> None:
-    if not 0 <= pair[0] <= pair[1] <= top:
-        limit = f" and at most {top:g}" if np.isfinite(top) else ""
-        raise BadOption(f"{name} must be (low, high) with 0 <= low <= high{limit}, not {pair}")
-
-
-def _band_sigma(bands: int, rng: np.random.Generator, sigma: Pair) -> F32:
-    _check_pair("sigma", sigma)
-    return rng.uniform(*sigma, (bands, 1, 1)).astype(np.float32)
-
-
-def _bump_sigma(shape: tuple[int, ...], rng: np.random.Generator, sigma: Pair, radius: Pair) -> F32:
-    _check_pair("sigma", sigma)
-    _check_pair("radius", radius)
-    if radius[0] == 0:
-        raise BadOption("radius must be positive")
-    bands, rows, cols = shape
-    r = rng.uniform(*radius, (bands, 1, 1)) * max(rows, cols)
-    row = np.arange(rows)[None, :, None] - rng.uniform(0, rows - 1, (bands, 1, 1))
-    col = np.arange(cols)[None, None, :] - rng.uniform(0, cols - 1, (bands, 1, 1))
-    # The bump is separable: rows + cols exponentials in place of rows * cols.
-    bump = np.exp(-((row / r) ** 2) / 2).astype(np.float32)
-    bump = bump * np.exp(-((col / r) ** 2) / 2).astype(np.float32)
-    low, high = bump.min(), bump.max()
-    # One single voxel has no minimum and maximum to map: it gets the middle of the range.
-    unit = (bump - low) / (high - low) if high > low else np.full_like(bump, 0.5)
-    level: F32 = np.float32(sigma[0]) + np.float32(sigma[1] - sigma[0]) * unit
-    return level
-
-
-def _add_gaussian(noisy: Noisy, sigma: F32, rng: np.random.Generator) -> Noisy:
-    y = rng.standard_normal(noisy.y.shape, dtype=np.float32)
-    y *= sigma
-    y += noisy.y
-    before = noisy.truth.sigma
-    total = np.hypot(before, sigma) if before.any() else sigma
-    return Noisy(y, replace(noisy.truth, sigma=total))
-
-
-def _draw_bands(noisy: Noisy, rng: np.random.Generator, affected: int | None) -> NDArray[np.int64]:
-    bands = len(noisy.y)
-    return rng.permutation(bands)[: affected_bands(bands, affected)]
-
-
-def _draw_columns(count: int, cols: int, rng: np.random.Generator, columns: Pair) -> Mask:
-    """A (count, 1, cols) mask with a random number of columns in every line."""
-    _check_pair("columns", columns, 1.0)
-    # The tolerance keeps 0.05 * 20 at one column whatever the rounding of the product.
-    low, high = (max(1, int(share * cols + 1e-9)) for share in columns)
-    number = rng.integers(low, high, (count, 1), endpoint=True)
-    rank = rng.random((count, cols)).argsort(axis=1).argsort(axis=1)
-    chosen: Mask = (rank < number)[:, None, :]
-    return chosen
+    return find_noise(number).apply(x, rng, affected=affected, clip=clip)

@@ -1,7 +1,9 @@
-"""Scenes that need no download: one made by code, two that come inside other packages."""
+"""Clean scenes: one made by code, two that come inside other packages, and those of a folder."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import gaussian_filter
 
 from ..cube import Cube, minmax_range
-from ..errors import BadOption, MissingDependency
+from ..errors import BadFile, BadOption, DlwError, MissingDependency
+from ..io import open_cube
 
+F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 
 
@@ -76,7 +80,7 @@ def indian_pines() -> tuple[Cube, NDArray[np.int64]]:
         raise MissingDependency(
             "Indian Pines comes with tensorly, which is not installed: pip install tensorly"
         ) from None
-    stored: Any = load_indian_pines()
+    stored = load_indian_pines()
     labels, wavelengths = stored["ticks"]
     data = np.asarray(stored["tensor"]).astype(np.uint16)
     about = {"description": "Indian Pines, AVIRIS, 1992", "licence": "CC BY 3.0"}
@@ -103,6 +107,88 @@ def picture(size: int = 256) -> Cube:
     load: Any = astronaut  # untyped in scikit-image
     crop = load()[top : top + size, left : left + size].astype(np.float32) / 255
     return Cube.from_array(crop, axes="rcb", metadata={"description": "astronaut (NASA)"})
+
+
+@dataclass(frozen=True)
+class SceneChoice:
+    """Which scenes of a folder are used, and what of them.
+
+    Attributes:
+        only: names to take; all when empty. ``without``: names to leave out.
+        bands: only scenes with this many bands; None: any number.
+        colour: True: only pictures of three bands, False: no such pictures, None: both.
+        first: keep the first good bands only; None: all good bands.
+        crop: side of the central crop in pixels, whose bands are scaled to [0, 1] again; smaller
+            scenes are taken whole. None: whole scenes.
+    """
+
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    bands: int | None = None
+    colour: bool | None = None
+    first: int | None = None
+    crop: int | None = None
+
+    def refuse(self, cube: Cube) -> str:
+        """Why a cube is not used; empty when it is."""
+        if self.bands not in (None, cube.bands):
+            return f"{cube.bands} bands, not {self.bands}"
+        if self.colour not in (None, cube.bands == 3):
+            return f"{cube.bands} bands"
+        return "" if cube.valid.all() else "has voxels without a value"
+
+
+EVERY_SCENE = SceneChoice()
+
+
+def load_scenes(
+    folder: str | Path, choice: SceneChoice = EVERY_SCENE
+) -> tuple[dict[str, F32], dict[str, str]]:
+    """Clean scenes of a folder, (band, row, col) with every band scaled to [0, 1], by name.
+
+    Returns:
+        The scenes by file name without its ending, and the reason for every file that is left out.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise BadFile(f"there is no folder {folder} with scenes")
+    scenes: dict[str, F32] = {}
+    left_out: dict[str, str] = {}
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or (choice.only and path.stem not in choice.only):
+            continue
+        if path.stem in choice.without:
+            left_out[path.name] = "a network was trained with it"
+            continue
+        try:
+            cube = open_cube(path)
+        except DlwError as error:
+            left_out[path.name] = str(error)
+            continue
+        if reason := choice.refuse(cube):
+            left_out[path.name] = reason
+            continue
+        data = minmax_range(cube.data, cube.valid).to_unit(cube.data)[cube.good_bands]
+        data = data[: choice.first]
+        scenes[path.stem] = data if choice.crop is None else crop_centre(data, choice.crop)
+    if not scenes:
+        why = next(iter(left_out.values()), "it is empty")
+        raise BadFile(f"no scene in {folder} can be used ({why})")
+    return scenes, left_out
+
+
+def crop_centre(data: F32, side: int | None = None) -> F32:
+    """The central square of an image, scaled to [0, 1] band by band again.
+
+    >>> crop_centre(np.zeros((2, 9, 7), np.float32), 4).shape
+    (2, 4, 4)
+    """
+    _, rows, cols = data.shape
+    if side is not None:
+        top, left = max(0, rows - side) // 2, max(0, cols - side) // 2
+        data = data[:, top : top + side, left : left + side]
+    data = np.ascontiguousarray(data)
+    return minmax_range(data, np.ones(data.shape, bool)).to_unit(data)
 
 
 def _spectrum(kind: int, nm: F64, rng: np.random.Generator) -> F64:

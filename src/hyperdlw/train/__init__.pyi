@@ -4,7 +4,6 @@ from .denoiser import load_photographs as load_photographs
 from .denoiser import train_denoiser as train_denoiser
 from .loop import train as train
 from .patches import F32 as F32
-from .patches import load_scenes as load_scenes
 from .recipe import Plan as Plan
 from .recipe import Recipe as Recipe
 from .rival import PLANS as PLANS

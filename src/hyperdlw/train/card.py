@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .. import __version__
 from ..networks import files as store
-from ..testbed import noise
+from ..testbed import find_noise
 from .patches import Draw
 
 if TYPE_CHECKING:
@@ -52,5 +52,5 @@ def from_scenes(
     return {
         "data": sorted(scenes),
         "validation": sorted(held_out or {}),
-        "noise": [f"case {c}: {noise.CASES[c]}" for c in recipe.noise],
+        "noise": [f"{n.title}: {n.about}" for n in map(find_noise, recipe.noise)],
     }

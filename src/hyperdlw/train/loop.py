@@ -20,7 +20,7 @@ from ..errors import BadFile, BadOption, DlwError
 from ..io import atomic
 from ..networks import ARCHITECTURES, DLWnet3d, Network
 from ..networks import files as store
-from ..testbed import noise, psnr
+from ..testbed import find_noise, psnr
 from .card import about_run, came_from, from_scenes
 from .loss import add_gradients, restored
 from .optimisers import optimiser
@@ -212,9 +212,9 @@ def validation_set(
         _, rows, cols = scene.shape
         top, left = max(0, (rows - side) // 2), max(0, (cols - side) // 2)
         clean = np.ascontiguousarray(scene[:, top : top + side, left : left + side])
-        for case in dict.fromkeys(recipe.noise):
-            rng = np.random.default_rng([20260101, i, case])
-            pairs.append((clean, noise.case(case, clean, rng).y))
+        for noise in map(find_noise, dict.fromkeys(recipe.noise)):
+            rng = np.random.default_rng([20260101, i, noise.stream])
+            pairs.append((clean, noise.apply(clean, rng).y))
     return pairs
 
 

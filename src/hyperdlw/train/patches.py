@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, Protocol
 
 import numpy as np
@@ -16,10 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..cube import minmax_range
-from ..errors import BadFile, DlwError
-from ..io import open_cube
-from ..testbed import noise
+from ..errors import BadFile
+from ..testbed import find_noise
 
 F32 = NDArray[np.float32]
 
@@ -30,7 +27,7 @@ class Draw(Protocol):
     @property
     def seed(self) -> int: ...
     @property
-    def noise(self) -> tuple[int, ...]: ...
+    def noise(self) -> tuple[int | str, ...]: ...
     @property
     def affected(self) -> tuple[float, float] | None: ...
     @property
@@ -40,41 +37,6 @@ class Draw(Protocol):
     @property
     def subsample(self) -> int: ...
     def size_at(self, step: int) -> tuple[int, int]: ...
-
-
-def load_scenes(
-    folder: str | Path, bands: int | None = None
-) -> tuple[dict[str, F32], dict[str, str]]:
-    """Every cube of a folder, bands scaled to [0, 1], by name; and what was left out, with the reason.
-
-    Args:
-        bands: keep only scenes with this many bands (3 for colour pictures).
-    """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise BadFile(f"there is no folder {folder} with training scenes")
-    scenes: dict[str, F32] = {}
-    left_out: dict[str, str] = {}
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith("."):
-            continue
-        try:
-            cube = open_cube(path)
-        except DlwError as error:
-            left_out[path.name] = str(error)
-            continue
-        if bands is not None and cube.bands != bands:
-            left_out[path.name] = f"{cube.bands} bands, not {bands}"
-        elif not cube.valid.all():
-            left_out[path.name] = "has voxels without a value"
-        else:
-            scenes[path.stem] = minmax_range(cube.data, cube.valid).to_unit(cube.data)[
-                cube.good_bands
-            ]
-    if not scenes:
-        why = next(iter(left_out.values()), "it is empty")
-        raise BadFile(f"no cube in {folder} can be used for training ({why})")
-    return scenes, left_out
 
 
 @dataclass(frozen=True)
@@ -105,8 +67,9 @@ class Patches:
         affected = None
         if r.affected is not None:
             affected = round(rng.uniform(*r.affected) * len(clean))
-        case = int(rng.choice(r.noise))
-        return clean, noise.case(case, clean, rng, affected=affected).y
+        drawn = find_noise(str(rng.choice(r.noise)))
+        affected = affected if "affected" in drawn.takes else None
+        return clean, drawn.apply(clean, rng, affected=affected).y
 
     def _crop(self, patch: int, rng: np.random.Generator, together: np.random.Generator) -> F32:
         r = self.recipe

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from ..errors import BadFile, BadOption, unknown_name
+from ..testbed import find_noise
 
 Loss = Literal["mse", "log"]
 Rate = Literal["cosine", "epochs"]
@@ -138,7 +139,7 @@ class ScenePlan(Plan):
     """A run that learns from patches of clean scenes with made noise.
 
     Attributes:
-        noise: noise cases to draw from, one per patch.
+        noise: noises to draw from, one per patch: numbers of the paper's cases, or names.
         affected: limits of the share of bands that carry impulses, stripes or dead columns;
             None: the paper's 10 of 31.
         bands: limits of the number of bands of a patch: a random sub-range of the scene's, every
@@ -149,7 +150,7 @@ class ScenePlan(Plan):
     """
 
     _: KW_ONLY
-    noise: tuple[int, ...] = (1,)
+    noise: tuple[int | str, ...] = (1,)
     affected: tuple[float, float] | None = None
     bands: tuple[int, int] | None = None
     pick: Literal["area", "side"] = "area"
@@ -158,6 +159,8 @@ class ScenePlan(Plan):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._at_least_one("subsample")
+        for name in self.noise:
+            find_noise(name)
         if self.pick not in ("area", "side"):
             raise BadOption(f"pick in the recipe must be 'area' or 'side', not '{self.pick}'")
 

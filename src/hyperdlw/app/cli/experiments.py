@@ -48,13 +48,12 @@ def demo(
     (made_up.write_scene if scene else made_up.run)(Path(folder), console.out)
 
 
-# Larger parts bring their own commands: each is a function (app) -> None.
-
-
 def noise(
     source: In,
     target: Out,
-    case: Annotated[int, typer.Option("--case", min=1, max=5, help="Noise case of the paper.")] = 5,
+    case: Annotated[
+        str, typer.Option("--case", help="Case of the paper, 1 to 5, or a noise by its name.")
+    ] = "5",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Same seed, same bytes.")] = 0,
     clean: Annotated[
         str | None, typer.Option("--clean", metavar="FILE", help="Write the scaled clean cube.")
@@ -76,8 +75,9 @@ def noise(
 
     from ... import io
     from ...cube import minmax_range
-    from ...testbed import noise as noises
+    from ...testbed import find_noise
 
+    chosen = find_noise(case)
     if truth is not None and Path(truth).suffix.lower() != ".npz":
         raise BadOption(f"the truth is written as .npz, not as {truth}")
     check_places([target, clean, truth], overwrite, source)
@@ -85,7 +85,7 @@ def noise(
     console.notes(cube, quiet)
     unit = minmax_range(cube.data, cube.valid).to_unit(np.where(cube.valid, cube.data, 0))
     unit = np.where(cube.valid, unit, np.float32(0))
-    dirty = noises.case(case, unit, np.random.default_rng(seed))
+    dirty = chosen.apply(unit, np.random.default_rng(seed))
     # Impulses and dead columns are 0, which may be the nodata value: NaN cannot be mistaken.
     gaps = np.float32(np.nan)
     noisy = as_float32(cube, np.where(cube.valid, dirty.y, gaps), None, cube.valid)
@@ -99,11 +99,12 @@ def noise(
     if truth is not None:
         parts = {f.name: getattr(dirty.truth, f.name) for f in fields(dirty.truth)}
         with io.atomic(truth, overwrite=overwrite) as tmp, open(tmp, "wb") as file:
-            np.savez_compressed(file, case=np.int64(case), seed=np.int64(seed), **parts)
+            known = {"noise": np.str_(chosen.name), "seed": np.int64(seed)}
+            np.savez_compressed(file, allow_pickle=False, **known, **parts)
     if not quiet:
         console.summary(
             {
-                "noise": f"case {case}, {noises.CASES[case]}, seed {seed}",
+                "noise": f"{chosen.title}, {chosen.about}, seed {seed}",
                 "scaling": "each band min-max to [0, 1] before the noise",
                 "clean": clean,
                 "truth": truth,

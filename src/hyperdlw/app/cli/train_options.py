@@ -50,9 +50,9 @@ def read_scenes(
         bands: keep only scenes with this many bands.
         usual: scenes to hold out if nothing is asked for, where they are there.
     """
-    from ...train import load_scenes
+    from ...testbed import SceneChoice, load_scenes
 
-    scenes, unread = load_scenes(folder, bands)
+    scenes, unread = load_scenes(folder, SceneChoice(bands=bands))
     for name, why in unread.items():
         typer.echo(f"left out {name}: {why}", err=True)
     wanted = names(held_out)
