@@ -13,7 +13,7 @@ import pytest
 
 from hyperdlw.cube import Cube
 from hyperdlw.errors import BadFile, OutputExists
-from hyperdlw.io import atomic, npy, open_cube, png_folder, save_cube
+from hyperdlw.io import FORMATS, atomic, open_cube, save_cube
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
@@ -37,10 +37,11 @@ def test_failure_in_the_middle(tmp_path, error, directory):
     assert os.listdir(tmp_path) == ["out"]
 
 
-@pytest.mark.parametrize(("form", "name"), [(npy, "a.npy"), (png_folder, "a/")])
-def test_failure_inside_a_writer(tmp_path, monkeypatch, form, name):
+@pytest.mark.parametrize(("known", "name"), [("npy", "a.npy"), ("png-folder", "a/")])
+def test_failure_inside_a_writer(tmp_path, monkeypatch, known, name):
     cube = Cube.from_array(np.ones((3, 4, 5), np.uint8), axes="rcb")
     save_cube(cube, f"{tmp_path}/{name}")
+    form = FORMATS[known].form
     whole = form.write
 
     def broken(cube, path, *rest):
@@ -109,14 +110,14 @@ FULL = """
     import numpy as np
     from hyperdlw.cube import Cube
     from hyperdlw.errors import BadFile
-    from hyperdlw.io import create, mat5, save_cube
+    from hyperdlw.io import create, matlab, save_cube
 
     folder, size = Path(sys.argv[1]), int(sys.argv[2])
     noise = np.random.default_rng(0).integers(0, 60000, (3, size, size)).astype(np.uint16)
     cube = Cube.from_array(noise)
     resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
     for name in ["a.npy", "a.npz", "a.mat", "v73.mat", "a.png", "a.tif"]:
-        mat5.LARGEST = 0 if name == "v73.mat" else 2**31
+        matlab.LARGEST = 0 if name == "v73.mat" else 2**31
         (folder / name).write_bytes(b"old")
         try:
             save_cube(cube, folder / name, overwrite=True)

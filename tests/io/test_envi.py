@@ -123,7 +123,7 @@ def test_wavelengths(tmp_path, stored, units, texts, nm):
         units == "Index"
     )
     save_cube(cube, tmp_path / "b.hdr")
-    again = envi.header.load(tmp_path / "b.hdr")[0]
+    again = envi.header.load_header(tmp_path / "b.hdr")[0]
     assert again.get("wavelength") == changes["wavelength"] or nm is None
 
 
@@ -153,7 +153,7 @@ def test_everything_survives(tmp_path, stored):
     assert cube.metadata["transform"] == (30.0, 0.0, 400000.0, 0.0, -30.0, 5000000.0)
     assert rasterio.CRS.from_wkt(cube.metadata["crs"]).to_epsg() == 32632
     save_cube(cube, tmp_path / "b.hdr")
-    before, after = (envi.header.load(tmp_path / n)[0] for n in ("a.hdr", "b.hdr"))
+    before, after = (envi.header.load_header(tmp_path / n)[0] for n in ("a.hdr", "b.hdr"))
     assert after == before | {"description": "{a flight\n over a field}"}
     assert (tmp_path / "b.img").read_bytes() == stored.tobytes()
 

@@ -22,7 +22,7 @@ from scipy.io import savemat
 
 from hyperdlw.cube import Cube, Encoding
 from hyperdlw.errors import BadFile, BadOption, DlwError, OutputExists
-from hyperdlw.io import describe, mat73, open_cube, save_cube
+from hyperdlw.io import describe, matlab, open_cube, save_cube
 
 CUBE = np.arange(3 * 4 * 5, dtype=np.uint16).reshape(3, 4, 5)
 
@@ -53,7 +53,7 @@ def made(name):
 
 def v73_bytes():
     with tempfile.TemporaryDirectory() as folder:
-        mat73.write_variables(Path(folder, "a.mat"), {"cube": CUBE})
+        matlab.write_variables(Path(folder, "a.mat"), {"cube": CUBE})
         return Path(folder, "a.mat").read_bytes()
 
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hyperdlw.cube import Cube, Encoding
-from hyperdlw.io import create, mat5, open_cube, open_source, save_cube
+from hyperdlw.io import create, matlab, open_cube, open_source, save_cube
 
 DTYPES = ["uint8", "int16", "uint16", "int32", "float32", "float64"]
 ORDERS = ["".join(p) for p in itertools.permutations("brc")]
@@ -62,7 +62,7 @@ def test_large_mat_is_written_as_version_73(same, array, axes):
     cube = Cube.from_array(array, encoding=Encoding(array.dtype.name, "brc", key="scene"))
     cube = replace(cube, encoding=replace(cube.encoding, axes=axes))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mat5, "LARGEST", 0)
+        patch.setattr(matlab, "LARGEST", 0)
         back = round_trip(cube, "a.mat")
     same(cube, back)
     assert back.encoding == replace(cube.encoding, format="mat73")
@@ -147,7 +147,7 @@ def test_png(same, bands, dtype):
 @pytest.mark.parametrize("name", ["a.npz", "a.mat", "v73"])
 def test_neighbours_survive(same, tmp_path, monkeypatch, scene, name):
     if name == "v73":
-        monkeypatch.setattr(mat5, "LARGEST", 0)
+        monkeypatch.setattr(matlab, "LARGEST", 0)
         name = "a.mat"
     array = scene.copy()
     array[0, 0] = 9999

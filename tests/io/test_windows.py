@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hyperdlw.cube import Cube, Encoding
 from hyperdlw.errors import BadInput, OutOfResources, OutputExists
 from hyperdlw.io import checks as guard
-from hyperdlw.io import create, npy, open_cube, open_source, save_cube
+from hyperdlw.io import create, numpy_files, open_cube, open_source, save_cube
 
 NAMES = ["a.npy", "a.npz", "a.mat", "a.hdr", "a.bil", "a.bip", "a.tif", "a.h5", "a.zarr", "bands/"]
 LAZY = {"npy", "envi", "tiff", "hdf5", "zarr"}
@@ -154,7 +154,7 @@ def test_a_window_of_a_huge_file_reads_a_window(tmp_path):
     """A terabyte of holes: reading it whole is refused, a window of it is read."""
     with open(tmp_path / "a.npy", "wb") as file:
         facts = {"descr": "<f4", "fortran_order": True, "shape": (100000, 10000, 250)}
-        npy.npformat.write_array_header_1_0(file, facts)
+        numpy_files.npformat.write_array_header_1_0(file, facts)
         start = file.tell()
         file.truncate(start + 4 * 100000 * 10000 * 250)
         file.seek(start + 4 * (7 + 100000 * (3 + 10000 * 249)))

@@ -21,8 +21,8 @@ from ..cube import AXES, Encoding
 from ..errors import BadFile, unknown_name
 from .checks import check_cube, is_real
 from .metadata import fitting, from_text, nanometres, plain
-from .named_arrays import SeveralCubes, Variable, listing
-from .reader import CubeFile, Window, with_nodata
+from .named_arrays import SeveralCubes, Variable, insert_band, listing
+from .reader import CubeFile, ReadOptions, Window, with_nodata
 
 CENTRES = re.compile(r"wavelength|(^|_)wl(s)?($|_)|band_?cent|centre?r?s?$|lambda|^list_cw_[a-z]+$")
 NO_CENTRES = re.compile(r"good|bad|fwhm|flag|uncert|unit|error|index|width")
@@ -202,12 +202,8 @@ def band_axis(tree: Tree, cube: str, axes: str | None) -> tuple[str, list[List]]
 def open_tree(
     tree: Tree,
     window: Callable[[str, str], Window],
-    *,
     format: str,
-    key: str | None,
-    axes: str | None,
-    nodata: float | None,
-    **more: Any,
+    options: ReadOptions,
 ) -> CubeFile:
     """Open the cube of a tree.
 
@@ -215,17 +211,13 @@ def open_tree(
         tree: what the file holds.
         window: makes the window function of an array (name, axes).
         format: name of the format, for the encoding.
-        key, axes, nodata: as for :func:`hyperdlw.io.open_cube`.
-        more: handed to :class:`CubeFile`.
+        options: what the user says.
     """
     notes: list[str] = []
-    name = choose(tree, key, notes)
+    name = choose(tree, options.key, notes)
     node = tree.nodes[name]
-    order, centres = band_axis(tree, name, axes)
-    stored = node.variable.shape
-    if len(stored) == 2:
-        at = order.index("b")
-        stored = (*stored[:at], 1, *stored[at:])
+    order, centres = band_axis(tree, name, options.axes)
+    stored = insert_band(node.variable.shape, order)
     bands, rows, cols = (stored[order.index(a)] for a in AXES)
     metadata = _metadata(tree, name, bands, notes)
     metadata["stored_ndim"] = len(node.variable.shape)
@@ -257,7 +249,7 @@ def open_tree(
     metadata["notes"] = tuple(n for n in notes if not (name == "cube" and " are from " in n))
     dtype = np.dtype(node.variable.dtype).name
     encoding = with_nodata(
-        Encoding(dtype, order, scale, offset, fill, format, name), metadata, nodata
+        Encoding(dtype, order, scale, offset, fill, format, name), metadata, options.nodata
     )
     return CubeFile(
         tree.path,
@@ -267,7 +259,6 @@ def open_tree(
         wavelengths,
         np.ones(0, bool) if good is None else good,
         metadata,
-        **more,
     )
 
 

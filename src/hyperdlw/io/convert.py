@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from . import npy
-from .formats import output_format
+from .formats import choose_format
 from .metadata import items
 from .named_arrays import DEFAULT_AXES
 from .open import open_source
@@ -56,7 +55,7 @@ def convert(
             for rows, cols in windows(cube.shape, cube.dtype.itemsize, sink.tile):
                 sink.write_stored(rows, cols, cube.read_stored(rows, cols))
         gone = lost(cube, target)
-        if sink.encoding.format == npy.NAME and sink.encoding.axes != DEFAULT_AXES:
+        if sink.encoding.format == "npy" and sink.encoding.axes != DEFAULT_AXES:
             order = sink.encoding.axes
             gone.append(f"order of the axes (read it with --axes {order})")
         return Converted(cube.shape, cube.dtype.name, tuple(gone), cube.notes)
@@ -64,12 +63,11 @@ def convert(
 
 def lost(cube: Described, target: str | os.PathLike[str]) -> list[str]:
     """What a cube says beside its numbers that the format of ``target`` cannot hold."""
-    form = output_format(target, cube.encoding)
+    form = choose_format(target, cube.encoding)
     found = items(cube)
-    more = getattr(form, "cannot", None)
-    refused = more(cube) if more is not None else set()
+    refused = form.find_losses(cube)
     return [
         words
         for name, words in found.items()
-        if name in refused or (form.HOLDS is not None and name not in form.HOLDS)
+        if name in refused or (form.holds is not None and name not in form.holds)
     ]

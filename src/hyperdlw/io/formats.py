@@ -1,81 +1,215 @@
-"""The formats: what a format offers, which there are, and which one a file has or an output gets."""
+"""The formats: what a format offers, which there are, and which one a file has or an output gets.
+
+The walk of a file, from disk to cube and back::
+
+    open_cube     find_format -> Format.open_reader -> CubeFile -> decode -> Cube
+    save_cube     choose_format -> Format.place_output -> encode -> Format.write
+
+A format is one subclass of :class:`Format`. A package outside registers its own under the entry
+points ``hyperdlw.formats``; nothing else is needed to read it, write it and use it from the command
+line, whole or in strips.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cube import Encoding
+from ..cube import AXES, Encoding
 from ..errors import BadFile, BadOption
-from . import envi, hdf5, jpeg, mat5, mat73, npy, npz, png, png_folder, tiff, zarr3
+from .atomic import atomic, check_output
 from .checks import reading
-from .reader import CubeFile, Described
+from .named_arrays import DEFAULT_AXES, Variable
+from .reader import CubeFile, Described, ReadOptions
+from .registry import Entry, Registry
+from .windows import Index
+from .writer import Put
 
 HEAD = 520
-"""Bytes shown to ``sniff``: enough for HDF5 behind a MATLAB header."""
+"""Bytes shown to ``recognise``: enough for HDF5 behind a MATLAB header."""
+ARRAYS = ("npy", "npz", "mat73", "mat5")
+"""Formats that hand the order of their axes on to each other: it is a habit of their users."""
+INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+FLOATS = frozenset(["float32", "float64"])
 
 
-class Format(Protocol):
-    """What a format module offers."""
+class Format:
+    """One file format.
 
-    NAME: str
+    A subclass says its ``name`` and overrides ``open_reader``, usually ``recognise``, and one of
+    ``write`` (whole cubes) and ``open_writer`` (windows); everything else has a default.
+    """
+
+    name: str
     """Kept in the encoding, so that an output can be like its input."""
-    SUFFIXES: tuple[str, ...]
-    """Endings that choose this format for an output, or for an input nothing recognises."""
-    HAS_KEYS: bool
+    suffixes: tuple[str, ...] = ()
+    """Endings that choose this format for an output, or for an input that nothing recognises."""
+    optional_ending: bool = False
+    """Whether an output without a known ending gets this format if the input had it."""
+    has_keys: bool = False
     """Whether a file holds named variables."""
-    FREE_AXES: bool
+    free_axes: bool = False
     """Whether the order of the axes is up to the user (it is fixed for pictures)."""
-    BANDS: frozenset[int] | None
-    """Numbers of bands it can hold; None for any."""
-    DTYPES: frozenset[str] | None
-    """Types it can hold; None for any."""
-
-    FOLDER: bool
+    is_folder: bool = False
     """Whether an output is a folder."""
-    HOLDS: frozenset[str] | None
-    """What it can hold beside the numbers (names of :func:`hyperdlw.io.metadata.items`); None for all."""
+    read_only: bool = False
+    """Whether outputs are refused."""
+    shares_strips: bool = False
+    """Whether several processes may write strips of one output."""
+    band_counts: frozenset[int] | None = None
+    """Numbers of bands it can hold; None for any."""
+    dtypes: frozenset[str] | None = None
+    """NumPy names of the types it can hold; None for any."""
+    holds: frozenset[str] | None = frozenset()
+    """What it can hold beside the numbers (names of ``metadata.list_items``); None for all."""
 
-    def sniff(self, path: Path, head: bytes) -> bool: ...
+    # --- reading
 
-    def source(
-        self, path: Path, *, key: str | None, axes: str | None, nodata: float | None
-    ) -> CubeFile: ...
+    def recognise(self, path: Path, head: bytes) -> bool:
+        """Whether a file that starts with ``head``, or a folder, is of this format."""
+        return False
+
+    def recognise_beside(self, path: Path) -> bool:
+        """Whether other files beside an unknown one show that it is of this format."""
+        return False
+
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+        """Read the header and give a reader of windows."""
+        raise BadOption(f"{path}: hyperdlw cannot read {self.name} files")
+
+    def list_variables(self, path: Path) -> Mapping[str, Variable]:
+        """The named variables of a file."""
+        return {}
+
+    # --- writing
+
+    def choose_axes(self, path: Path, asked: Encoding) -> str:
+        """The order in which an output stores its axes."""
+        if not self.free_axes:
+            return AXES
+        return asked.axes if asked.format in (self.name, *ARRAYS) else DEFAULT_AXES
+
+    def find_losses(self, like: Described) -> set[str]:
+        """What this cube says that the format could hold in general but not here."""
+        return set()
+
+    def check_place(self, path: Path, overwrite: bool) -> None:
+        """Refuse an output that could not be written later, by its place alone."""
+        check_output(path, overwrite=overwrite, directory=self.is_folder)
+
+    def place_output(self, path: Path, overwrite: bool) -> AbstractContextManager[Path]:
+        """A temporary file or folder that becomes the output at the end."""
+        return atomic(path, overwrite=overwrite, directory=self.is_folder)
 
     def write(
-        self, cube: Described, path: Path, stored: NDArray[Any], encoding: Encoding
-    ) -> None: ...
+        self, cube: Described, path: Path, stored: NDArray[np.generic], encoding: Encoding
+    ) -> None:
+        """Write a whole cube; the default goes through :meth:`open_writer`.
 
-    # A module may offer more: ``variables(path)`` lists what a file holds; ``writer(tmp, like,
-    # encoding)`` is a context that gives a function to write windows with; ``placed``,
-    # ``check_place`` and ``stored_axes`` are for formats of more than one file.
+        Args:
+            cube: its shape, wavelengths and metadata.
+            path: the temporary file to make, or the empty folder to fill.
+            stored: the numbers in the order of ``encoding.axes``.
+            encoding: how they are stored.
+        """
+        if type(self).open_writer is Format.open_writer:  # each default needs the other method
+            raise BadOption(f"{path} cannot be written: the format {self.name} does not say how")
+        if stored.ndim == 2:
+            stored = np.expand_dims(stored, encoding.axes.index("b"))
+        order = tuple(encoding.axes.index(a) for a in AXES)
+        bands, rows, cols = (slice(0, n) for n in cube.shape)
+        with self.open_writer(path, cube, encoding, None) as put:
+            put(bands, rows, cols, stored.transpose(order))
+
+    def choose_tile(
+        self, like: Described, encoding: Encoding, strip: int | None
+    ) -> tuple[int, int]:
+        """Rows and columns that a file holds together."""
+        return 1, like.shape[2]
+
+    def open_writer(
+        self, path: Path, like: Described, encoding: Encoding, strip: int | None
+    ) -> AbstractContextManager[Put]:
+        """A function that writes windows, until its context ends.
+
+        The default collects them in memory and then calls :meth:`write`.
+
+        Args:
+            path, like, encoding: as ``path``, ``cube`` and ``encoding`` of :meth:`write`.
+            strip: rows that will be written together, from the top, or None.
+        """
+        return _collect_windows(self, path, like, encoding)
 
 
-FORMATS: tuple[Format, ...] = (
-    envi,
-    npy,
-    npz,
-    mat73,
-    hdf5,
-    mat5,
-    png,
-    tiff,
-    jpeg,
-    zarr3,
-    png_folder,
-)
-ARRAYS: tuple[Format, ...] = (npy, npz, mat73, mat5)
-"""Formats in which users arrange the axes as they like."""
+@contextmanager
+def _collect_windows(
+    form: Format, path: Path, like: Described, encoding: Encoding
+) -> Iterator[Put]:
+    held = np.zeros(like.shape, encoding.dtype)
+
+    def put(bands: Index, rows: slice, cols: slice, stored: NDArray[np.generic]) -> None:
+        held[bands, rows, cols] = stored
+
+    yield put
+    back = tuple(AXES.index(a) for a in encoding.axes)
+    form.write(like, path, np.ascontiguousarray(held.transpose(back)), encoding)
 
 
-def recognise(
-    path: str | os.PathLike[str], key: str | None, axes: str | None
-) -> tuple[Path, Format]:
-    """The format of an existing file or folder."""
+# --- the register
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatEntry(Entry):
+    """A known format."""
+
+    form: Format
+
+
+def _make_entry(name: str, given: object) -> FormatEntry:
+    if isinstance(given, str):
+        module, _, word = given.partition(":")
+        given = getattr(import_module(module, __package__), word)
+    form = given() if isinstance(given, type) else given
+    if not isinstance(form, Format) or form.name != name:
+        raise BadOption(
+            f"the format '{name}' of another package is no hyperdlw.io.Format of that name; "
+            "mend or remove that package"
+        )
+    return FormatEntry(name=name, build=type(form), kind="format", form=form)
+
+
+BUILT_IN = {
+    "envi": ".envi:Envi",
+    "npy": ".numpy_files:Npy",
+    "npz": ".numpy_files:Npz",
+    "mat73": ".matlab:Mat73",
+    "hdf5": ".hdf5:Hdf5",
+    "mat5": ".matlab:Mat5",
+    "png": ".pictures:Png",
+    "tiff": ".tiff:Tiff",
+    "jpeg": ".pictures:Jpeg",
+    "zarr": ".zarr3:Zarr",
+    "png-folder": ".pictures:PngFolder",
+}
+"""In the order in which they are asked whether a file is theirs."""
+FORMATS: Registry[FormatEntry] = Registry("format", "hyperdlw.formats", BUILT_IN, _make_entry)
+
+
+def list_formats() -> list[Format]:
+    """All formats. Those of other packages come first: they may know a special kind of HDF5."""
+    names = [name for name in FORMATS if name not in BUILT_IN] + [*BUILT_IN]
+    return [FORMATS[name].form for name in names]
+
+
+def find_format(path: str | os.PathLike[str], options: ReadOptions) -> tuple[Path, Format]:
+    """The format of an existing file or folder: by content, then by its neighbours and its ending."""
     place = Path(path)
     if not place.exists():
         raise BadFile(f"there is no file {os.fspath(path)!r}; check the name and the folder")
@@ -87,39 +221,39 @@ def recognise(
             head = file.read(HEAD)
         if not head:
             raise BadFile(f"{path} is empty; get a fresh copy")
-    form = next((f for f in FORMATS if f.sniff(place, head)), None)
-    if form is None and place.is_file() and envi.header_of(place) is not None:
-        form = envi  # data files may have any ending, if there is scene.ext.hdr
-    form = form or next((f for f in FORMATS if place.suffix.lower() in f.SUFFIXES), None)
+    known = list_formats()
+    form = next((f for f in known if f.recognise(place, head)), None)
+    form = form or next((f for f in known if f.recognise_beside(place)), None)
+    form = form or find_by_ending(place)
     if form is None:
         raise BadFile(
             f"{path} is of no format hyperdlw can read ({_endings()}, folder of PNG bands)"
         )
-    if key is not None and not form.HAS_KEYS:
+    if options.key is not None and not form.has_keys:
         raise BadOption(f"{path} holds one image, no variables; leave out --key")
-    if axes is not None and not form.FREE_AXES:
+    if options.axes is not None and not form.free_axes:
         raise BadOption(f"{path} is of a format whose axes are known; leave out --axes")
-    if axes is not None:
-        Encoding(axes=axes)  # raises for nonsense
+    if options.axes is not None:
+        Encoding(axes=options.axes)  # raises for nonsense
     return place, form
 
 
-def ending_format(path: str | os.PathLike[str]) -> Format | None:
-    """The format that the ending of an output names, if it names one."""
+def find_by_ending(path: str | os.PathLike[str]) -> Format | None:
+    """The format that the ending of a path names, if it names one; '/' is a folder of PNG bands."""
     suffix = Path(path).suffix.lower()
     if os.fspath(path).endswith(tuple(s for s in (os.sep, os.altsep) if s)):
-        return png_folder
-    return next((form for form in FORMATS if suffix in form.SUFFIXES), None)
+        return FORMATS["png-folder"].form
+    return next((form for form in list_formats() if suffix in form.suffixes), None)
 
 
-def output_format(path: str | os.PathLike[str], encoding: Encoding) -> Format:
+def choose_format(path: str | os.PathLike[str], encoding: Encoding) -> Format:
     """The format of an output: its ending's, or the input's where files often have no ending."""
-    form = ending_format(path)
+    form = find_by_ending(path)
     if form is not None:
         return form
-    for kind in (png_folder, envi):  # formats whose files often have no ending
-        if encoding.format == kind.NAME:
-            return kind
+    for form in list_formats():
+        if form.optional_ending and encoding.format == form.name:
+            return form
     raise BadOption(
         f"the ending of {path} names no format; use {_endings()}, or end it in '/' for a folder "
         "of PNG bands"
@@ -128,14 +262,16 @@ def output_format(path: str | os.PathLike[str], encoding: Encoding) -> Format:
 
 def check_fits(path: str | os.PathLike[str], form: Format, encoding: Encoding, bands: int) -> None:
     """Refuse an output whose format cannot hold such numbers or so many bands."""
+    if form.read_only:
+        raise BadOption(f"{path} cannot be written: hyperdlw only reads {form.name}; write .npy")
     dtype = np.dtype(encoding.dtype).name
-    if form.DTYPES is not None and dtype not in form.DTYPES:
+    if form.dtypes is not None and dtype not in form.dtypes:
         raise BadOption(
-            f"{path} cannot hold {dtype} numbers ({form.NAME} has "
-            f"{', '.join(sorted(form.DTYPES))}); choose one of these types or write .npy"
+            f"{path} cannot hold {dtype} numbers ({form.name} has "
+            f"{', '.join(sorted(form.dtypes))}); choose one of these types or write .npy"
         )
-    if form.BANDS is not None and bands not in form.BANDS:
-        held = " or ".join(map(str, sorted(form.BANDS)))
+    if form.band_counts is not None and bands not in form.band_counts:
+        held = " or ".join(map(str, sorted(form.band_counts)))
         raise BadOption(
             f"{path} can hold {held} bands, the cube has {bands}; write .tif, .npz or a folder of "
             "PNG bands (a path ending in '/')"
@@ -143,4 +279,4 @@ def check_fits(path: str | os.PathLike[str], form: Format, encoding: Encoding, b
 
 
 def _endings() -> str:
-    return ", ".join(s for f in FORMATS for s in f.SUFFIXES)
+    return ", ".join(s for form in list_formats() for s in form.suffixes)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,34 +14,22 @@ from ..cube import AXES, Encoding
 from ..errors import BadFile
 from .array_tree import Node, Tree, open_tree
 from .checks import check_promise, nbytes, reading
+from .formats import FLOATS, INTEGERS, Format
 from .metadata import carried, to_text
 from .named_arrays import Variable
-from .picture import fitting_nodata
-from .reader import CubeFile, Described, Window
+from .pictures import fit_nodata
+from .reader import CubeFile, Described, ReadOptions, Window
 from .windows import Index
 from .writer import Put
 
-NAME = "hdf5"
-SUFFIXES: tuple[str, ...] = (".h5", ".hdf5", ".he5", ".nc", ".nc4")
-HAS_KEYS = True
-FREE_AXES = True
-FOLDER = False
-BANDS: frozenset[int] | None = None
-DTYPES: frozenset[str] | None = frozenset(
-    ["bool", "float16", "float32", "float64"]
-    + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
-)
-HOLDS: frozenset[str] | None = None
+if TYPE_CHECKING:
+    import h5py
+
 MAGIC = b"\x89HDF\r\n\x1a\n"
 MOST = 20_000
 """Objects looked at; a file with more is no image."""
 CHUNK, CHUNKED = 64, 2**24
 """Sides of a chunk, and bytes from which an output has chunks: windows are then read quickly."""
-
-
-def sniff(path: Path, head: bytes) -> bool:
-    """Whether the file starts as HDF5 does, or as its older relatives, which are refused."""
-    return MAGIC in (head[:8], head[512:520]) or head[:4] in (*OLD,)
 
 
 OLD = {
@@ -52,14 +40,56 @@ OLD = {
 }
 
 
-def variables(path: Path) -> dict[str, Variable]:
-    """All arrays of the file by their paths."""
-    with opened(path) as file:
-        return walked(path, file).variables
+class Hdf5(Format):
+    """HDF5 and NetCDF 4; the older relatives of both are recognised and refused."""
+
+    name = "hdf5"
+    suffixes = (".h5", ".hdf5", ".he5", ".nc", ".nc4")
+    has_keys = True
+    free_axes = True
+    dtypes = INTEGERS | FLOATS | {"bool", "float16"}
+    holds = None
+
+    def recognise(self, path: Path, head: bytes) -> bool:
+        return MAGIC in (head[:8], head[512:520]) or head[:4] in OLD
+
+    def list_variables(self, path: Path) -> Mapping[str, Variable]:
+        with open_hdf5(path) as file:
+            return walk_file(path, file).variables
+
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+        stack = ExitStack()
+        with stack:
+            file = stack.enter_context(open_hdf5(path))
+            tree = walk_file(path, file)
+
+            def window(name: str, order: str) -> Window:
+                check_readable(path, name, file[name])
+                return slice_windows(path, file[name], order)
+
+            made = open_tree(tree, window, self.name, options)
+            item = file[made.encoding.key]
+            made.stored_bytes = item.id.get_storage_size()
+            packing = {k: getattr(item, k) for k in ("compression", "compression_opts", "shuffle")}
+            if packing["compression"] in ("gzip", "lzf"):
+                made.metadata = {**made.metadata, "hdf5_layout": packing}
+            made.closing = stack.pop_all().close
+            return made
+        raise AssertionError("unreachable")
+
+    def choose_tile(
+        self, like: Described, encoding: Encoding, strip: int | None
+    ) -> tuple[int, int]:
+        return (CHUNK, CHUNK) if _needs_chunks(like, encoding) else (1, like.shape[2])
+
+    def open_writer(
+        self, path: Path, like: Described, encoding: Encoding, strip: int | None
+    ) -> AbstractContextManager[Put]:
+        return write_windows(path, like, encoding)
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Any]:
+def open_hdf5(path: Path) -> Iterator[h5py.File]:
     """An open file."""
     import h5py
 
@@ -72,14 +102,14 @@ def opened(path: Path) -> Iterator[Any]:
             yield file
 
 
-def walked(path: Path, file: Any) -> Tree:
+def walk_file(path: Path, file: h5py.File) -> Tree:
     """Every array and group once; links to other places and files are not followed."""
     import h5py
 
     nodes: dict[str, Node] = {}
-    groups: dict[str, Any] = {"": _attributes(file)}
+    groups: dict[str, Any] = {"": _read_attributes(file)}
     waiting: list[tuple[str, Any]] = [("", file)]
-    seen = {_address(file)}
+    seen = {_locate(file)}
     count = 0
     while waiting:
         prefix, group = waiting.pop()
@@ -94,23 +124,23 @@ def walked(path: Path, file: Any) -> Tree:
             item = group[name]
             where = f"{prefix}/{name}" if prefix else name
             if isinstance(item, h5py.Group):
-                if _address(item) not in seen:
-                    seen.add(_address(item))
-                    groups[where] = _attributes(item)
+                if _locate(item) not in seen:
+                    seen.add(_locate(item))
+                    groups[where] = _read_attributes(item)
                     waiting.append((where, item))
             elif isinstance(item, h5py.Dataset) and item.shape is not None:
-                nodes[where] = _node(path, where, item)
+                nodes[where] = _make_node(path, where, item)
     return Tree(path, dict(sorted(nodes.items())), groups)
 
 
-def _address(item: Any) -> tuple[int, int]:
+def _locate(item: Any) -> tuple[int, int]:
     import h5py
 
     facts = h5py.h5o.get_info(item.id)
     return facts.fileno, facts.addr
 
 
-def _attributes(item: Any) -> dict[str, Any]:
+def _read_attributes(item: Any) -> dict[str, Any]:
     """Attributes that are numbers or text; references and whatever cannot be read are left out."""
     found: dict[str, Any] = {}
     for name in list(item.attrs)[:1000]:
@@ -124,21 +154,21 @@ def _attributes(item: Any) -> dict[str, Any]:
     return found
 
 
-def _node(path: Path, where: str, item: Any) -> Node:
+def _make_node(path: Path, where: str, item: Any) -> Node:
     import h5py
 
     text = h5py.check_string_dtype(item.dtype) is not None
     kind = "str" if text else "object" if item.dtype.kind in "OV" else item.dtype.name
 
-    def load() -> NDArray[Any]:
+    def load() -> NDArray[np.generic]:
         check_readable(path, where, item)
         check_promise(f"{where} in {path}", item.nbytes, item.id.get_storage_size())
         return np.asarray(item.asstr()[()] if text else item[()])
 
-    return Node(Variable(item.shape, kind), load, _attributes(item), _dimensions(item))
+    return Node(Variable(item.shape, kind), load, _read_attributes(item), _name_dimensions(item))
 
 
-def _dimensions(item: Any) -> tuple[str, ...]:
+def _name_dimensions(item: Any) -> tuple[str, ...]:
     """Names of the axes, from labels or from NetCDF's dimension variables."""
     try:
         names = []
@@ -159,38 +189,12 @@ def check_readable(path: Path, where: str, item: Any) -> None:
         check_promise(f"a chunk of {where} in {path}", nbytes(item.chunks, item.dtype.str), held)
 
 
-def source(path: Path, *, key: str | None, axes: str | None, nodata: float | None) -> CubeFile:
-    """Open a cube.
-
-    Args:
-        path, key, axes, nodata: as for :func:`hyperdlw.io.open_cube`.
-    """
-    stack = ExitStack()
-    with stack:
-        file = stack.enter_context(opened(path))
-        tree = walked(path, file)
-
-        def window(name: str, order: str) -> Window:
-            check_readable(path, name, file[name])
-            return sliced(path, file[name], order)
-
-        made = open_tree(tree, window, format=NAME, key=key, axes=axes, nodata=nodata)
-        item = file[made.encoding.key]
-        made.stored_bytes = item.id.get_storage_size()
-        packing = {k: getattr(item, k) for k in ("compression", "compression_opts", "shuffle")}
-        if packing["compression"] in ("gzip", "lzf"):
-            made.metadata = {**made.metadata, "hdf5_layout": packing}
-        made.closing = stack.pop_all().close
-        return made
-    raise AssertionError("unreachable")
-
-
-def sliced(path: Path, item: Any, axes: str) -> Window:
+def slice_windows(path: Path, item: Any, axes: str) -> Window:
     """Windows of an array that slices as NumPy's do, with band numbers in rising order."""
     order = tuple(axes.index(a) for a in AXES)
     flat = len(item.shape) == 2
 
-    def window(bands: Index, rows: slice, cols: slice) -> NDArray[Any]:
+    def window(bands: Index, rows: slice, cols: slice) -> NDArray[np.generic]:
         with reading(path):
             if flat:
                 letters = axes.replace("b", "")
@@ -212,32 +216,27 @@ def sliced(path: Path, item: Any, axes: str) -> Window:
     return window
 
 
-def _chunked(like: Described, encoding: Encoding) -> bool:
+def _needs_chunks(like: Described, encoding: Encoding) -> bool:
     large = nbytes(like.shape, encoding.dtype) > CHUNKED
     return large or bool(like.metadata.get("hdf5_layout"))
 
 
-def tile(like: Described, encoding: Encoding) -> tuple[int, int]:
-    """Rows and columns of a chunk."""
-    return (CHUNK, CHUNK) if _chunked(like, encoding) else (1, like.shape[2])
-
-
 @contextmanager
-def writer(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Put]:
+def write_windows(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Put]:
     """Write what is known about the cube, and the numbers window by window."""
     import h5py
 
     axes = encoding.axes
     shape = tuple(like.shape[AXES.index(a)] for a in axes)
     options: dict[str, Any] = dict(like.metadata.get("hdf5_layout", {}))
-    if _chunked(like, encoding):
+    if _needs_chunks(like, encoding):
         options["chunks"] = tuple(min(n, CHUNK) for n in shape)
     # Through a Python file, because HDF5's own output crashes the interpreter on a full disk.
     with open(tmp, "wb+") as raw, h5py.File(raw, "w") as file:
         item = file.create_dataset("cube", shape, encoding.dtype, **options)
-        describe_in(file, item, like, encoding)
+        write_description(file, item, like, encoding)
 
-        def put(bands: Index, rows: slice, cols: slice, stored: NDArray[Any]) -> None:
+        def put(bands: Index, rows: slice, cols: slice, stored: NDArray[np.generic]) -> None:
             if not isinstance(bands, slice):
                 for i, band in enumerate(bands):
                     put(slice(band, band + 1), rows, cols, stored[i : i + 1])
@@ -249,17 +248,7 @@ def writer(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Put]:
         yield put
 
 
-def write(cube: Described, path: Path, stored: NDArray[Any], encoding: Encoding) -> None:
-    """Write a whole cube, ``stored`` in the order of ``encoding.axes``."""
-    if stored.ndim == 2:
-        stored = np.expand_dims(stored, encoding.axes.index("b"))
-    order = tuple(encoding.axes.index(a) for a in AXES)
-    with writer(path, cube, encoding) as put:
-        bands, rows, cols = cube.shape
-        put(slice(0, bands), slice(0, rows), slice(0, cols), stored.transpose(order))
-
-
-def describe_in(file: Any, item: Any, like: Described, encoding: Encoding) -> None:
+def write_description(file: h5py.File, item: Any, like: Described, encoding: Encoding) -> None:
     """Everything beside the numbers, in CF's words where it has them."""
     meta = carried(like)
     item.attrs["axes"] = encoding.axes
@@ -268,12 +257,12 @@ def describe_in(file: Any, item: Any, like: Described, encoding: Encoding) -> No
         item.attrs["add_offset"] = encoding.offset
     fill = np.nan if meta.get("nodata_is_nan") else encoding.nodata
     if fill is not None:  # CF wants it in the type of the cube
-        fits = fitting_nodata(encoding) is not None and item.dtype.kind != "b"
+        fits = fit_nodata(encoding) is not None and item.dtype.kind != "b"
         item.attrs["_FillValue"] = item.dtype.type(fill) if fits else np.float64(fill)
     if like.wavelengths is not None:
-        _listed(file, "wavelengths", like.wavelengths, "nm")
+        _write_list(file, "wavelengths", like.wavelengths, "nm")
     if "fwhm" in meta:
-        _listed(file, "fwhm", np.asarray(meta["fwhm"], np.float64), "nm")
+        _write_list(file, "fwhm", np.asarray(meta["fwhm"], np.float64), "nm")
     if not like.good_bands.all():
         file.create_dataset("good_bands", data=like.good_bands.astype(np.uint8))
     text = to_text(like)
@@ -281,5 +270,5 @@ def describe_in(file: Any, item: Any, like: Described, encoding: Encoding) -> No
         file.create_dataset("metadata", data=text)
 
 
-def _listed(file: Any, name: str, values: NDArray[Any], units: str) -> None:
+def _write_list(file: h5py.File, name: str, values: NDArray[np.generic], units: str) -> None:
     file.create_dataset(name, data=values).attrs["units"] = units

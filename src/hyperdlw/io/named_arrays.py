@@ -15,15 +15,11 @@ from ..cube import AXES, Encoding
 from ..errors import BadFile, unknown_name
 from .checks import check_cube, is_real
 from .metadata import from_text, to_text
-from .reader import CubeFile, Described, whole, with_nodata
+from .reader import CubeFile, Described, ReadOptions, whole, with_nodata
 
 DEFAULT_AXES = "rcb"
 NEIGHBOURS = ("wavelengths", "good_bands", "scale", "offset", "nodata", "axes", "metadata")
 """Variables that describe the cube; written beside it when they say something."""
-
-
-HOLDS: frozenset[str] | None = None
-"""Everything: what has no variable of its own is kept as JSON text in ``metadata``."""
 
 
 class SeveralCubes(BadFile):
@@ -43,6 +39,18 @@ class Variable:
 
     def __str__(self) -> str:
         return f"{'x'.join(map(str, self.shape)) or 'scalar'} {self.dtype}"
+
+
+def insert_band(shape: tuple[int, ...], axes: str) -> tuple[int, ...]:
+    """The shape with three axes; two axes are one band.
+
+    >>> insert_band((4, 5), "rcb")
+    (4, 5, 1)
+    """
+    if len(shape) != 2:
+        return shape
+    at = axes.index("b")
+    return (*shape[:at], 1, *shape[at:])
 
 
 Load = Callable[[str], NDArray[Any]]
@@ -162,11 +170,8 @@ def open_named(
     path: Path,
     variables: Mapping[str, Variable],
     load: Load,
-    *,
     format: str,
-    key: str | None,
-    axes: str | None,
-    nodata: float | None,
+    options: ReadOptions,
     metadata: Mapping[str, Any] | None = None,
 ) -> CubeFile:
     """Open the cube of a file of named variables; it is read whole when it is first needed.
@@ -176,16 +181,13 @@ def open_named(
         variables: what the file holds.
         load: reads one variable.
         format: name of the format, for the encoding.
-        key, axes, nodata: as for :func:`hyperdlw.io.open_cube`.
+        options: what the user says.
         metadata: what the format wants back on writing.
     """
-    name = choose(path, variables, key)
-    said = neighbours(path, variables, load, name, axes)
+    name = choose(path, variables, options.key)
+    said = neighbours(path, variables, load, name, options.axes)
     promised = variables[name]
-    shape = promised.shape
-    if len(shape) == 2:
-        at = said.axes.index("b")
-        shape = (*shape[:at], 1, *shape[at:])
+    shape = insert_band(promised.shape, said.axes)
     order = tuple(said.axes.index(a) for a in AXES)
 
     def stored() -> NDArray[Any]:
@@ -202,7 +204,7 @@ def open_named(
     encoding = with_nodata(
         Encoding(promised.dtype, said.axes, said.scale, said.offset, said.nodata, format, name),
         facts,
-        nodata,
+        options.nodata,
     )
     bands, rows, cols = (shape[i] for i in order)
     return CubeFile(

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..cube import Cube
-from .formats import recognise
+from .formats import find_format
 from .named_arrays import SeveralCubes
-from .reader import CubeFile
+from .reader import CubeFile, ReadOptions
 
 
 def open_cube(
@@ -66,12 +66,11 @@ def open_source(
     >>> source.shape, source.dtype.name, data.shape
     ((6, 20, 24), 'uint16', (6, 4, 5))
     """
-    place, form = recognise(path, key, axes)
-    chosen = None if nodata is None else float(nodata)
-    source = form.source(place, key=key, axes=axes, nodata=chosen)
-    options = {"key": key, "axes": axes, "nodata": nodata}
-    source.reopening = (os.path.abspath(place), options)
-    return source
+    options = ReadOptions(key, axes, None if nodata is None else float(nodata))
+    place, form = find_format(path, options)
+    reader = form.open_reader(place, options)
+    reader.reopening = (os.path.abspath(place), {"key": key, "axes": axes, "nodata": nodata})
+    return reader
 
 
 def describe(
@@ -100,10 +99,10 @@ def describe(
     >>> facts["format"], facts["shape"], facts["dtype"]
     ('npy', (6, 20, 24), 'uint16')
     """
-    place, form = recognise(path, key, axes)
+    place, form = find_format(path, ReadOptions(key, axes))
     facts: dict[str, Any] = {
         "path": os.fspath(path),
-        "format": form.NAME,
+        "format": form.name,
         "shape": None,
         "stored_shape": None,
         "axes": None,
@@ -120,9 +119,7 @@ def describe(
         "lazy": None,
         "notes": (),
     }
-    listed = getattr(form, "variables", None)
-    if listed is not None:
-        facts["variables"] = {name: str(v) for name, v in listed(place).items()}
+    facts["variables"] = {name: str(v) for name, v in form.list_variables(place).items()}
     try:
         source = open_source(path, key=key, axes=axes, nodata=nodata)
     except SeveralCubes:

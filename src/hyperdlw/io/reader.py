@@ -43,6 +43,34 @@ Window = Callable[[Index, slice, slice], NDArray[Any]]
 """Reads stored numbers: (bands, rows, columns) -> array (band, row, col)."""
 
 
+@dataclass(frozen=True)
+class ReadOptions:
+    """What the user says about a file.
+
+    Attributes:
+        key: the variable to read, where a file has several.
+        axes: stored order of band, row and column, if the file does not tell.
+        nodata: stored value that means "no measurement"; wins over what the file says.
+    """
+
+    key: str | None = None
+    axes: str | None = None
+    nodata: float | None = None
+
+
+@dataclass
+class FileFacts:
+    """What a file says about its cube beside shape and type: ``value = stored * scale + offset``."""
+
+    scale: float = 1.0
+    offset: float = 0.0
+    nodata: float | None = None
+    wavelengths: NDArray[np.float64] | None = None
+    good_bands: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, bool))
+    metadata: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
 class Described(Protocol):
     """What a cube and a cube file both know: everything but the numbers."""
 

@@ -51,13 +51,17 @@ class Registry(Mapping[str, E]):
     ) -> None:
         self.what, self.group, self.built_in, self.make = what, group, built_in, make
         self._made: dict[str, E] = {}
+        self._points: dict[str, EntryPoint] = {}
 
     def __getitem__(self, name: str) -> E:
+        points = scan_entry_points(self.group)
+        if points is not self._points:  # packages were scanned again
+            self._points, self._made = points, {}
         if name not in self._made:
             if name in self.built_in:
                 given = self.built_in[name]
-            elif name in scan_entry_points(self.group):
-                given = self._load(scan_entry_points(self.group)[name])
+            elif name in points:
+                given = self._load(points[name])
             else:
                 raise KeyError(name)
             self._made[name] = self.make(name, given)

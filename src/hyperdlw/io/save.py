@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..cube import Cube, Encoding
-from ..errors import OutputExists
-from . import png_folder, zarr3
-from .atomic import atomic, check_output
 from .checks import check_disk, nbytes
-from .formats import ARRAYS, Format, check_fits, output_format
-from .named_arrays import DEFAULT_AXES
+from .formats import Format, check_fits, choose_format
 from .reader import Described
-from .windows import Index
 from .writer import CubeWriter, Put
 
 
@@ -56,12 +49,12 @@ def save_cube(
     >>> save_cube(Cube.from_array(np.zeros((6, 20, 24))), Path(tempfile.mkdtemp()) / "a.npz")
     0
     """
-    form, chosen = _chosen(path, cube, encoding)
-    check_place(path, form, overwrite)
+    form, chosen = _choose_encoding(path, cube, encoding)
+    form.check_place(Path(path), overwrite)
     stored, clipped = cube.to_array(chosen)
-    if form.FREE_AXES and cube.metadata.get("stored_ndim") == 2 and cube.bands == 1:
+    if form.free_axes and cube.metadata.get("stored_ndim") == 2 and cube.bands == 1:
         stored = np.squeeze(stored, axis=chosen.axes.index("b"))
-    with _placed(path, form, overwrite) as tmp:
+    with form.place_output(Path(path), overwrite) as tmp:
         form.write(cube, tmp, stored, chosen)
     return clipped
 
@@ -93,14 +86,21 @@ def create(
     >>> np.load(sink.path).shape
     (6, 20, 24)
     """
-    form, chosen = _chosen(path, like, encoding)
-    check_place(path, form, overwrite)
+    form, chosen = _choose_encoding(path, like, encoding)
+    form.check_place(Path(path), overwrite)
     check_disk(Path(os.path.realpath(path)).parent, path, nbytes(like.shape, chosen.dtype))
-    shared = form is zarr3 and strip is not None
-    more = {"strip": strip} if shared else {}
-    opening = _windows(path, form, like, chosen, overwrite, **more)
-    tile = form.tile(like, chosen, **more) if hasattr(form, "tile") else (1, like.shape[2])
-    return CubeWriter(Path(path), like.shape, chosen, opening, tile, shared)
+    shared = form.shares_strips and strip is not None
+    tile = form.choose_tile(like, chosen, strip)
+
+    @contextmanager
+    def opening() -> Iterator[Put]:
+        with (
+            form.place_output(Path(path), overwrite) as tmp,
+            form.open_writer(tmp, like, chosen, strip) as put,
+        ):
+            yield put
+
+    return CubeWriter(Path(path), like.shape, chosen, opening(), tile, shared)
 
 
 def check_save(path: str | os.PathLike[str], cube: Cube) -> None:
@@ -110,7 +110,7 @@ def check_save(path: str | os.PathLike[str], cube: Cube) -> None:
         path: the output.
         cube: with the encoding it would be written in.
     """
-    check_fits(path, output_format(path, cube.encoding), cube.encoding, cube.bands)
+    check_fits(path, choose_format(path, cube.encoding), cube.encoding, cube.bands)
 
 
 def check_place(
@@ -123,65 +123,15 @@ def check_place(
         form: its format; None to take the ending's.
         overwrite: as for :func:`save_cube`.
     """
-    chosen = form or output_format(path, Encoding())
-    if hasattr(chosen, "check_place"):
-        chosen.check_place(Path(path), overwrite)
-        return
-    check_output(path, overwrite=overwrite, directory=chosen.FOLDER)
-    if (
-        chosen.NAME == png_folder.NAME
-        and Path(path).is_dir()
-        and not png_folder.holds_only_bands(Path(path))
-    ):
-        raise OutputExists(f"{path} holds other files than PNG bands; choose a new folder")
+    (form or choose_format(path, Encoding())).check_place(Path(path), overwrite)
 
 
-def _chosen(
+def _choose_encoding(
     path: str | os.PathLike[str], like: Described, encoding: Encoding | None
 ) -> tuple[Format, Encoding]:
     """Format and encoding of an output; refuses what the format cannot hold."""
     asked = encoding or like.encoding
-    form = output_format(path, asked)
-    # The order of the axes is a habit of arrays: it is not handed to them from other formats.
-    free = form.FREE_AXES and asked.format in (form.NAME, *(f.NAME for f in ARRAYS))
-    axes = asked.axes if free else DEFAULT_AXES if form.FREE_AXES else "brc"
-    if hasattr(form, "stored_axes"):
-        axes = form.stored_axes(Path(path), asked)
-    chosen = replace(asked, axes=axes, format=form.NAME)
+    form = choose_format(path, asked)
+    chosen = replace(asked, axes=form.choose_axes(Path(path), asked), format=form.name)
     check_fits(path, form, chosen, like.bands)
     return form, chosen
-
-
-def _placed(
-    path: str | os.PathLike[str], form: Format, overwrite: bool
-) -> AbstractContextManager[Path]:
-    """A temporary name that becomes the output at the end."""
-    if hasattr(form, "placed"):
-        pair: AbstractContextManager[Path] = form.placed(Path(path), overwrite)
-        return pair
-    return atomic(path, overwrite=overwrite, directory=form.FOLDER)
-
-
-@contextmanager
-def _windows(
-    path: str | os.PathLike[str],
-    form: Format,
-    like: Described,
-    encoding: Encoding,
-    overwrite: bool,
-    **more: Any,
-) -> Iterator[Put]:
-    writer = getattr(form, "writer", None)
-    with _placed(path, form, overwrite) as tmp:
-        if writer is not None:
-            with writer(tmp, like, encoding, **more) as put:
-                yield put
-            return
-        held = np.zeros(like.shape, encoding.dtype)
-
-        def put(bands: Index, rows: slice, cols: slice, stored: NDArray[Any]) -> None:
-            held[bands, rows, cols] = stored
-
-        yield put
-        back = tuple("brc".index(a) for a in encoding.axes)
-        form.write(like, tmp, np.ascontiguousarray(held.transpose(back)), encoding)

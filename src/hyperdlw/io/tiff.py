@@ -9,32 +9,25 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..cube import Encoding
+from .formats import FLOATS, INTEGERS, Format
 from .metadata import carried, scaled
-from .picture import fitting_nodata, open_picture, quiet, write_picture
-from .reader import CubeFile, Described
+from .pictures import fit_nodata, open_picture, silence_gdal, write_picture
+from .reader import CubeFile, Described, ReadOptions
 from .windows import Index
 from .writer import Put
 
-NAME = "tiff"
-SUFFIXES: tuple[str, ...] = (".tif", ".tiff")
-HAS_KEYS = False
-FREE_AXES = False
-FOLDER = False
-BANDS: frozenset[int] | None = None
-DTYPES: frozenset[str] | None = frozenset(
-    ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64"]
-)
-HOLDS: frozenset[str] | None = None
-"""Everything: what GDAL has no place for is kept as JSON in the domain ``DLW``."""
+if TYPE_CHECKING:
+    from rasterio.io import DatasetReader, DatasetWriter
+
 CENTRE, WIDTH = "CENTRAL_WAVELENGTH_UM", "FWHM_UM"
 OWN = "DLW"
 NOT_KEPT = ("IMAGE_STRUCTURE", "DERIVED_SUBDATASETS", "SUBDATASETS", "TIFF", "COLOR_PROFILE", OWN)
@@ -42,30 +35,57 @@ NOT_KEPT = ("IMAGE_STRUCTURE", "DERIVED_SUBDATASETS", "SUBDATASETS", "TIFF", "CO
 LOSSLESS = ("DEFLATE", "LZW", "ZSTD", "PACKBITS", "LZMA")
 
 
-def sniff(path: Path, head: bytes) -> bool:
-    """Whether the file starts as a TIFF or a BigTIFF does, in either byte order."""
-    return head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+class Tiff(Format):
+    """Everything is held: what GDAL has no place for is kept as JSON in the domain ``DLW``."""
+
+    name = "tiff"
+    suffixes = (".tif", ".tiff")
+    dtypes = INTEGERS | FLOATS
+    holds = None
+
+    def recognise(self, path: Path, head: bytes) -> bool:
+        """Whether the file starts as a TIFF or a BigTIFF does, in either byte order."""
+        return head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+        return open_picture(path, "GTiff", self.name, options.nodata, read_description)
+
+    def write(
+        self, cube: Described, path: Path, stored: NDArray[np.generic], encoding: Encoding
+    ) -> None:
+        options = _choose_options(cube, encoding)
+        nodata = options.pop("nodata")
+
+        def prepare(picture: DatasetWriter) -> None:
+            write_description(picture, cube, encoding)
+
+        write_picture(path, "GTiff", stored, nodata, prepare, **options)
+
+    def choose_tile(
+        self, like: Described, encoding: Encoding, strip: int | None
+    ) -> tuple[int, int]:
+        given = _choose_blocks(like)
+        return given.get("blockysize", 1), given.get("blockxsize", like.shape[2])
+
+    def open_writer(
+        self, path: Path, like: Described, encoding: Encoding, strip: int | None
+    ) -> AbstractContextManager[Put]:
+        return write_windows(path, like, encoding)
 
 
-def source(path: Path, *, key: str | None, axes: str | None, nodata: float | None) -> CubeFile:
-    """Open an image.
-
-    Args:
-        path, key, axes, nodata: as for :func:`hyperdlw.io.open_cube`.
-    """
-    return open_picture(path, "GTiff", NAME, nodata, more)
+# --- reading
 
 
-def more(picture: Any, bands: list[int], notes: list[str]) -> dict[str, Any]:
+def read_description(picture: DatasetReader, bands: list[int], notes: list[str]) -> dict[str, Any]:
     """What a GeoTIFF says beside the numbers."""
     metadata: dict[str, Any] = {}
-    tags = _domains(picture, None)
+    tags = _read_domains(picture, None)
     if tags.get("") == {"AREA_OR_POINT": "Area"}:  # what GDAL says when nobody said anything
         del tags[""]
-    each = [_domains(picture, b) for b in bands]
+    each = [_read_domains(picture, b) for b in bands]
     imagery = [tags.pop("IMAGERY", {}) for tags in each]
-    wavelengths = _micrometres(imagery, CENTRE, notes)
-    widths = _micrometres(imagery, WIDTH, notes)
+    wavelengths = _read_micrometres(imagery, CENTRE, notes)
+    widths = _read_micrometres(imagery, WIDTH, notes)
     if widths is not None:
         metadata["fwhm"] = tuple(widths.tolist())
     for domains, rest in zip(each, imagery, strict=True):
@@ -83,12 +103,12 @@ def more(picture: Any, bands: list[int], notes: list[str]) -> dict[str, Any]:
     names = [picture.descriptions[b - 1] for b in bands]
     if any(names):
         metadata["band_names"] = tuple(name or "" for name in names)
-    metadata |= _place(picture) | _stored(picture, notes)
-    metadata["tiff_layout"] = _layout(picture)
+    metadata |= _read_place(picture) | _read_own(picture, notes)
+    metadata["tiff_layout"] = _read_layout(picture)
     return {"wavelengths": wavelengths, "good_bands": good, "metadata": metadata}
 
 
-def _domains(picture: Any, band: int | None) -> dict[str, dict[str, str]]:
+def _read_domains(picture: DatasetReader, band: int | None) -> dict[str, dict[str, str]]:
     """GDAL's tags of the image (None) or of a band, by domain."""
     where = () if band is None else (band,)
     found = {"": dict(picture.tags(*where))}
@@ -100,7 +120,7 @@ def _domains(picture: Any, band: int | None) -> dict[str, dict[str, str]]:
     return {domain: tags for domain, tags in found.items() if tags}
 
 
-def _micrometres(
+def _read_micrometres(
     imagery: list[dict[str, str]], key: str, notes: list[str]
 ) -> NDArray[np.float64] | None:
     texts = [tags[key] for tags in imagery if key in tags]
@@ -118,7 +138,7 @@ def _micrometres(
     return values
 
 
-def _place(picture: Any) -> dict[str, Any]:
+def _read_place(picture: DatasetReader) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if picture.crs:
         found["crs"] = picture.crs.to_wkt()
@@ -134,7 +154,7 @@ def _place(picture: Any) -> dict[str, Any]:
     return found
 
 
-def _stored(picture: Any, notes: list[str]) -> dict[str, Any]:
+def _read_own(picture: DatasetReader, notes: list[str]) -> dict[str, Any]:
     """What hyperdlw itself put into the file for other formats."""
     from .metadata import from_text
 
@@ -142,7 +162,7 @@ def _stored(picture: Any, notes: list[str]) -> dict[str, Any]:
     return {} if text is None else from_text(text, picture.count, notes)
 
 
-def _layout(picture: Any) -> dict[str, Any]:
+def _read_layout(picture: DatasetReader) -> dict[str, Any]:
     """Compression and tiles, to be used again."""
     facts: dict[str, Any] = {}
     packing = picture.tags(ns="IMAGE_STRUCTURE").get("COMPRESSION", "")
@@ -157,16 +177,7 @@ def _layout(picture: Any) -> dict[str, Any]:
 # --- writing
 
 
-def write(cube: Described, path: Path, stored: NDArray[Any], encoding: Encoding) -> None:
-    """Write an image with everything that is known about it."""
-    options = _options(cube, encoding)
-    nodata = options.pop("nodata")
-    write_picture(
-        path, "GTiff", stored, nodata, lambda p: describe_in(p, cube, encoding), **options
-    )
-
-
-def _tiles(like: Described) -> dict[str, Any]:
+def _choose_blocks(like: Described) -> dict[str, Any]:
     """Tiles, where an image is large enough to be cut into windows."""
     given = dict(like.metadata.get("tiff_layout", {}))
     if min(like.shape[1:]) > 512 and "blockxsize" not in given:
@@ -174,14 +185,8 @@ def _tiles(like: Described) -> dict[str, Any]:
     return given
 
 
-def tile(like: Described, encoding: Encoding) -> tuple[int, int]:
-    """Rows and columns of a block."""
-    given = _tiles(like)
-    return given.get("blockysize", 1), given.get("blockxsize", like.shape[2])
-
-
 @contextmanager
-def writer(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Put]:
+def write_windows(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Put]:
     """Write window by window.
 
     GDAL overlooks a full disk when it closes a file, so the file is looked at again afterwards.
@@ -191,29 +196,29 @@ def writer(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Put]:
 
     count, height, width = like.shape
     profile = {"count": count, "height": height, "width": width, "dtype": encoding.dtype}
-    options = _options(like, encoding) | _tiles(like)
+    options = _choose_options(like, encoding) | _choose_blocks(like)
     lock = threading.Lock()
-    picture: Any = None
+    picture: DatasetWriter | None = None
     try:
-        with quiet():
+        with silence_gdal():
             picture = rasterio.open(tmp, "w", driver="GTiff", **profile, **options)
-            describe_in(picture, like, encoding)
+            write_description(picture, like, encoding)
 
-        def put(bands: Index, rows: slice, cols: slice, stored: NDArray[Any]) -> None:
+        def put(bands: Index, rows: slice, cols: slice, stored: NDArray[np.generic]) -> None:
             numbers = range(1, count + 1)
             chosen = list(numbers[bands]) if isinstance(bands, slice) else [b + 1 for b in bands]
             if not stored.size:
                 return
             cut = Cut(cols.start, rows.start, cols.stop - cols.start, rows.stop - rows.start)
-            with lock, quiet(), _as_system_error():
+            with lock, silence_gdal(), _as_system_error():
                 picture.write(stored, chosen, window=cut)
 
         yield put
-        with quiet(), _as_system_error():
+        with silence_gdal(), _as_system_error():
             picture.close()
     finally:
         if picture is not None and not picture.closed:
-            with quiet():
+            with silence_gdal():
                 picture.close()
     _check_complete(tmp)
 
@@ -234,7 +239,7 @@ def _check_complete(path: Path) -> None:
 
     held = path.stat().st_size
     try:
-        with quiet(), rasterio.open(path, driver="GTiff") as picture:
+        with silence_gdal(), rasterio.open(path, driver="GTiff") as picture:
             height, width = picture.block_shapes[0]
             down, across = -(-picture.height // height), -(-picture.width // width)
             for band, row, column in itertools.product(
@@ -252,7 +257,7 @@ def _check_complete(path: Path) -> None:
         raise OSError("the file is incomplete") from error
 
 
-def _options(like: Described, encoding: Encoding) -> dict[str, Any]:
+def _choose_options(like: Described, encoding: Encoding) -> dict[str, Any]:
     """GDAL's creation options."""
     import rasterio
 
@@ -264,7 +269,7 @@ def _options(like: Described, encoding: Encoding) -> dict[str, Any]:
         "alpha": "NO",
         "interleave": "BAND",
         "BIGTIFF": "IF_SAFER",
-        "nodata": fitting_nodata(encoding),
+        "nodata": fit_nodata(encoding),
     }
     if options["nodata"] is None and meta.get("nodata_is_nan"):
         options["nodata"] = np.nan if np.dtype(encoding.dtype).kind == "f" else None
@@ -275,7 +280,7 @@ def _options(like: Described, encoding: Encoding) -> dict[str, Any]:
     return options | dict(like.metadata.get("tiff_layout", {}))
 
 
-def describe_in(picture: Any, like: Described, encoding: Encoding) -> None:
+def write_description(picture: DatasetWriter, like: Described, encoding: Encoding) -> None:
     """Write everything that is known about the image beside the numbers."""
     meta = carried(like)
     count = like.bands
@@ -298,10 +303,10 @@ def describe_in(picture: Any, like: Described, encoding: Encoding) -> None:
     for band in range(count):
         domains = {domain: dict(tags) for domain, tags in each.get(band, {}).items()}
         if like.wavelengths is not None:
-            centre = _um(float(like.wavelengths[band]))
+            centre = _format_micrometres(float(like.wavelengths[band]))
             domains.setdefault("IMAGERY", {})[CENTRE] = centre
         if "fwhm" in meta:
-            domains.setdefault("IMAGERY", {})[WIDTH] = _um(meta["fwhm"][band])
+            domains.setdefault("IMAGERY", {})[WIDTH] = _format_micrometres(meta["fwhm"][band])
         if not like.good_bands.all():
             domains.setdefault("", {})["bbl"] = str(int(like.good_bands[band]))
         for domain, tags in domains.items():
@@ -317,6 +322,6 @@ def describe_in(picture: Any, like: Described, encoding: Encoding) -> None:
         picture.update_tags(ns=OWN, metadata=json.dumps(rest, sort_keys=True))
 
 
-def _um(nanometres: float) -> str:
+def _format_micrometres(nanometres: float) -> str:
     """Nanometres as text in micrometres, exactly: 400.5 is 0.4005."""
     return format(Decimal(repr(nanometres)).scaleb(-3), "f")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,32 +16,78 @@ from numpy.typing import NDArray
 from ..cube import AXES, Encoding
 from ..errors import BadFile, MissingDependency, OutputExists
 from .array_tree import Node, Tree, open_tree
-from .atomic import check_output
 from .checks import check_promise, nbytes, reading
-from .hdf5 import MOST, sliced
+from .formats import FLOATS, INTEGERS, Format
+from .hdf5 import MOST, slice_windows
 from .metadata import carried, to_text
 from .named_arrays import Variable
-from .reader import CubeFile, Described, Window
+from .reader import CubeFile, Described, ReadOptions, Window
 from .windows import Index
 from .writer import Put
 
-NAME = "zarr"
-SUFFIXES: tuple[str, ...] = (".zarr",)
-HAS_KEYS = True
-FREE_AXES = True
-FOLDER = True
-BANDS: frozenset[int] | None = None
-DTYPES: frozenset[str] | None = frozenset(
-    ["bool", "float16", "float32", "float64"]
-    + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
-)
-HOLDS: frozenset[str] | None = None
 MARKS = ("zarr.json", ".zgroup", ".zarray")
 CHUNK, SHARD = (64, 64, 64), 256
 """Voxels of a chunk; pixels along a side of a shard, which is one file."""
 
 
-def package() -> Any:
+class Zarr(Format):
+    """A group with the array ``cube`` (band, row, col): chunks make other orders pointless."""
+
+    name = "zarr"
+    suffixes = (".zarr",)
+    has_keys = True
+    free_axes = True
+    is_folder = True
+    shares_strips = True
+    dtypes = INTEGERS | FLOATS | {"bool", "float16"}
+    holds = None
+
+    def recognise(self, path: Path, head: bytes) -> bool:
+        return is_store(path)
+
+    def list_variables(self, path: Path) -> Mapping[str, Variable]:
+        return walk_store(path).variables
+
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+        zarr = import_zarr()
+        tree = walk_store(path)
+        with reading(path):
+            root = zarr.open(str(path), mode="r")
+
+            def window(name: str, order: str) -> Window:
+                item = root if isinstance(root, zarr.Array) else root[name]
+                check_readable(path, name, item)
+                return slice_windows(path, item, order)
+
+            made = open_tree(tree, window, self.name, options)
+            made.stored_bytes = count_bytes(path)
+            return made
+
+    def choose_axes(self, path: Path, asked: Encoding) -> str:
+        return AXES
+
+    def check_place(self, path: Path, overwrite: bool) -> None:
+        """Only a Zarr store is ever replaced by one."""
+        import_zarr()
+        super().check_place(path, overwrite)
+        if path.is_dir() and not is_store(path):
+            raise OutputExists(f"{path} is a folder but no Zarr store; choose a new name")
+
+    def choose_tile(
+        self, like: Described, encoding: Encoding, strip: int | None
+    ) -> tuple[int, int]:
+        """Rows and columns of a file: a part of one is written by reading it back."""
+        chunks, shards = choose_layout(like, strip)
+        _, rows, cols = shards or chunks
+        return rows, cols
+
+    def open_writer(
+        self, path: Path, like: Described, encoding: Encoding, strip: int | None
+    ) -> AbstractContextManager[Put]:
+        return write_windows(path, like, encoding, strip)
+
+
+def import_zarr() -> Any:
     """The package zarr, or a sentence that says how to get it."""
     try:
         import zarr
@@ -57,19 +103,9 @@ def is_store(path: Path) -> bool:
     return path.is_dir() and any((path / mark).is_file() for mark in MARKS)
 
 
-def sniff(path: Path, head: bytes) -> bool:
-    """Whether this is a folder that Zarr wrote."""
-    return is_store(path)
-
-
-def variables(path: Path) -> dict[str, Variable]:
-    """All arrays by their paths."""
-    return walked(path).variables
-
-
-def walked(path: Path) -> Tree:
+def walk_store(path: Path) -> Tree:
     """Every array and group of the store."""
-    zarr = package()
+    zarr = import_zarr()
     if not is_store(path):
         raise BadFile(f"{path} is no Zarr store (it has no zarr.json); check the name")
     nodes: dict[str, Node] = {}
@@ -77,7 +113,7 @@ def walked(path: Path) -> Tree:
     with reading(path):
         root = zarr.open(str(path), mode="r")
         if isinstance(root, zarr.Array):
-            return Tree(path, {"array": _node(path, "array", root)}, {"": {}})
+            return Tree(path, {"array": _make_node(path, "array", root)}, {"": {}})
         groups[""] = dict(root.attrs)
         for count, (name, item) in enumerate(root.members(max_depth=8)):
             if count > MOST:
@@ -85,20 +121,20 @@ def walked(path: Path) -> Tree:
                     f"{path} holds over {MOST} objects; it is no image of hyperdlw's kind"
                 )
             if isinstance(item, zarr.Array):
-                nodes[name] = _node(path, name, item)
+                nodes[name] = _make_node(path, name, item)
             else:
                 groups[name] = dict(item.attrs)
     return Tree(path, dict(sorted(nodes.items())), groups)
 
 
-def _node(path: Path, name: str, item: Any) -> Node:
+def _make_node(path: Path, name: str, item: Any) -> Node:
     kind = "object" if item.dtype.kind in "OV" else item.dtype.name
     dimensions = tuple(str(d or "") for d in getattr(item.metadata, "dimension_names", None) or ())
     dimensions = dimensions or tuple(map(str, item.attrs.get("_ARRAY_DIMENSIONS", ())))
 
-    def load() -> NDArray[Any]:
+    def load() -> NDArray[np.generic]:
         check_readable(path, name, item)
-        check_promise(f"{name} in {path}", nbytes(item.shape, item.dtype.str), held(path))
+        check_promise(f"{name} in {path}", nbytes(item.shape, item.dtype.str), count_bytes(path))
         return np.asarray(item[...])
 
     return Node(Variable(tuple(item.shape), kind), load, dict(item.attrs), dimensions)
@@ -111,10 +147,12 @@ def check_readable(path: Path, name: str, item: Any) -> None:
         raise BadFile(
             f"{name} in {path} is pickled, which hyperdlw never opens; save plain numbers"
         )
-    check_promise(f"a chunk of {name} in {path}", nbytes(item.chunks, item.dtype.str), held(path))
+    check_promise(
+        f"a chunk of {name} in {path}", nbytes(item.chunks, item.dtype.str), count_bytes(path)
+    )
 
 
-def held(path: Path) -> int:
+def count_bytes(path: Path) -> int:
     """Bytes of all files of the store."""
     return sum(
         os.lstat(os.path.join(folder, file)).st_size
@@ -123,44 +161,10 @@ def held(path: Path) -> int:
     )
 
 
-def source(path: Path, *, key: str | None, axes: str | None, nodata: float | None) -> CubeFile:
-    """Open a cube.
-
-    Args:
-        path, key, axes, nodata: as for :func:`hyperdlw.io.open_cube`.
-    """
-    zarr = package()
-    tree = walked(path)
-    with reading(path):
-        root = zarr.open(str(path), mode="r")
-
-        def window(name: str, order: str) -> Window:
-            item = root if isinstance(root, zarr.Array) else root[name]
-            check_readable(path, name, item)
-            return sliced(path, item, order)
-
-        made = open_tree(tree, window, format=NAME, key=key, axes=axes, nodata=nodata)
-        made.stored_bytes = held(path)
-        return made
-
-
 # --- writing
 
 
-def stored_axes(path: Path, asked: Encoding) -> str:
-    """Band, row, column: chunks make other orders pointless."""
-    return AXES
-
-
-def check_place(path: Path, overwrite: bool) -> None:
-    """Only a Zarr store is ever replaced by one."""
-    package()
-    check_output(path, overwrite=overwrite, directory=True)
-    if path.is_dir() and not is_store(path):
-        raise OutputExists(f"{path} is a folder but no Zarr store; choose a new name")
-
-
-def layout(
+def choose_layout(
     like: Described, strip: int | None = None
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
     """Shapes of chunks and of shards (None for a small image).
@@ -182,14 +186,7 @@ def layout(
     return chunks, (whole, strip or rows, cols)
 
 
-def tile(like: Described, encoding: Encoding, strip: int | None = None) -> tuple[int, int]:
-    """Rows and columns of a file: a part of one is written by reading it back."""
-    chunks, shards = layout(like, strip)
-    _, rows, cols = shards or chunks
-    return rows, cols
-
-
-class Store:
+class StoreWriter:
     """Writes windows of the array ``cube`` of a store. Other processes open the store anew.
 
     Several may write at once as long as no two of them write to one shard.
@@ -198,9 +195,9 @@ class Store:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lock = threading.Lock()  # two windows of this process may share a chunk
-        self.cube = package().open_group(str(path), mode="r+")["cube"]
+        self.cube = import_zarr().open_group(str(path), mode="r+")["cube"]
 
-    def __call__(self, bands: Index, rows: slice, cols: slice, stored: NDArray[Any]) -> None:
+    def __call__(self, bands: Index, rows: slice, cols: slice, stored: NDArray[np.generic]) -> None:
         with self.lock:
             if isinstance(bands, slice):
                 self.cube[bands, rows, cols] = stored
@@ -209,21 +206,21 @@ class Store:
                 self.cube[band, rows, cols] = stored[i]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Store, (self.path,)
+        return StoreWriter, (self.path,)
 
 
 @contextmanager
-def writer(
+def write_windows(
     tmp: Path, like: Described, encoding: Encoding, strip: int | None = None
 ) -> Iterator[Put]:
     """Write what is known about the cube, and the numbers window by window.
 
     Args:
-        strip: as for :func:`layout`.
+        strip: as for :func:`choose_layout`.
     """
-    chunks, shards = layout(like, strip)
-    group = package().create_group(store=str(tmp), overwrite=False)
-    group.attrs.update(_attributes(like, encoding))
+    chunks, shards = choose_layout(like, strip)
+    group = import_zarr().create_group(store=str(tmp), overwrite=False)
+    group.attrs.update(_describe_cube(like, encoding))
     group.create_array(
         "cube",
         shape=like.shape,
@@ -231,24 +228,15 @@ def writer(
         chunks=chunks,
         shards=shards,
         dimension_names=("band", "row", "col"),
-        attributes=_array_attributes(like, encoding),
+        attributes=_describe_array(like, encoding),
     )
-    yield Store(tmp)
+    yield StoreWriter(tmp)
     # What a process that was killed left behind.
     for file in tmp.rglob("*.partial"):
         file.unlink()
 
 
-def write(cube: Described, path: Path, stored: NDArray[Any], encoding: Encoding) -> None:
-    """Write a whole cube, ``stored`` as (band, row, col)."""
-    if stored.ndim == 2:
-        stored = stored[None]
-    with writer(path, cube, encoding) as put:
-        bands, rows, cols = cube.shape
-        put(slice(0, bands), slice(0, rows), slice(0, cols), stored)
-
-
-def _array_attributes(like: Described, encoding: Encoding) -> dict[str, Any]:
+def _describe_array(like: Described, encoding: Encoding) -> dict[str, Any]:
     found: dict[str, Any] = {"axes": AXES}
     if encoding.scale != 1.0 or encoding.offset != 0.0:
         found |= {"scale_factor": encoding.scale, "add_offset": encoding.offset}
@@ -257,7 +245,7 @@ def _array_attributes(like: Described, encoding: Encoding) -> dict[str, Any]:
     return found
 
 
-def _attributes(like: Described, encoding: Encoding) -> dict[str, Any]:
+def _describe_cube(like: Described, encoding: Encoding) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if like.wavelengths is not None:
         found |= {"wavelengths": like.wavelengths.tolist(), "wavelength_units": "nm"}

@@ -159,10 +159,10 @@ def encode_png(rgb: NDArray[Any]) -> bytes:
         raise BadInput(f"a picture is uint8 (row, col, 3), not {rgb.dtype} {rgb.shape}")
     from rasterio.io import MemoryFile
 
-    from ..io import quiet
+    from ..io import silence_gdal
 
     rows, cols, _ = rgb.shape
-    with quiet(), MemoryFile() as memory:
+    with silence_gdal(), MemoryFile() as memory:
         with memory.open(driver="PNG", count=3, height=rows, width=cols, dtype="uint8") as file:
             file.write(np.ascontiguousarray(rgb.transpose(2, 0, 1)))
         return bytes(memory.getbuffer())

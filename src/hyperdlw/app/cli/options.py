@@ -104,13 +104,13 @@ StrictOption = Annotated[
 def check_places(paths: Sequence[str | None], overwrite: bool, source: str = "") -> None:
     """Refuse outputs that could not be written, before anything is read."""
     from ... import io
-    from ...io import check_output, ending_format
+    from ...io import check_output, find_by_ending
 
     given = [p for p in paths if p is not None]
     if len({os.path.realpath(p) for p in given}) < len(given):
         raise BadOption(f"two outputs have the same name: {', '.join(given)}")
     for path in given:
-        form = ending_format(path) if source else None
+        form = find_by_ending(path) if source else None
         if form is not None:
             io.check_place(path, form, overwrite)
             continue

@@ -7,62 +7,182 @@ file's size. GDAL does what it is good at: ``map info`` to a coordinate system a
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from ...cube import AXES, Encoding
+from ...errors import BadFile
+from ..atomic import atomic, check_output
+from ..checks import nbytes, reading
+from ..formats import Format
+from ..reader import CubeFile, Described, ReadOptions, mapped, with_nodata
+from ..writer import Put, mapped_writer
 from . import header
-from .files import DATA, check_place, header_of, is_header, placed
-from .reading import source
-from .writing import cannot, stored_axes, write, writer
-
-__all__ = [
-    "BANDS",
-    "DTYPES",
-    "FOLDER",
-    "FREE_AXES",
-    "HAS_KEYS",
-    "HOLDS",
-    "NAME",
-    "SUFFIXES",
-    "cannot",
-    "check_place",
-    "header",
-    "header_of",
-    "placed",
-    "sniff",
-    "source",
-    "stored_axes",
-    "write",
-    "writer",
-]
-
-NAME = header.NAME
-SUFFIXES: tuple[str, ...] = (".hdr", *DATA)
-HAS_KEYS = False
-FREE_AXES = False
-FOLDER = False
-BANDS: frozenset[int] | None = None
-DTYPES: frozenset[str] | None = frozenset(header.CODES)
-HOLDS: frozenset[str] | None = frozenset(
-    [
-        "wavelengths",
-        "good_bands",
-        "scale",
-        "nodata",
-        "fwhm",
-        "band_names",
-        "crs",
-        "transform",
-        "envi",
-        "description",
-        "band_scales",
-    ]
+from .facts import (
+    DATA,
+    check_size,
+    find_data,
+    find_losses,
+    list_data,
+    make_keys,
+    read_facts,
+    read_type,
 )
 
+LARGEST = 2**31 - 1
+"""Lines, samples or bands: what GDAL and ENVI count with."""
 
-def sniff(path: Path, head: bytes) -> bool:
-    """Whether this is an ENVI header, or a file with a usual ending beside one."""
-    if path.is_dir():
+
+class Envi(Format):
+    """A header and a data file; either names the pair."""
+
+    name = "envi"
+    suffixes = (".hdr", *DATA)
+    optional_ending = True
+    dtypes = frozenset(header.CODES)
+    holds = frozenset(
+        {"wavelengths", "good_bands", "scale", "nodata", "fwhm", "band_names", "band_scales"}
+        | {"crs", "transform", "envi", "description"}
+    )
+
+    def recognise(self, path: Path, head: bytes) -> bool:
+        """Whether this is an ENVI header, or a file with a usual ending beside one."""
+        if path.is_dir():
+            return False
+        if is_header(head) and path.suffix.lower() not in DATA:
+            return True
+        return path.suffix.lower() in ("", *DATA) and find_header(path) is not None
+
+    def recognise_beside(self, path: Path) -> bool:
+        """Data files may have any ending, if there is scene.ext.hdr."""
+        return path.is_file() and find_header(path) is not None
+
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+        head = path if starts_as_envi(path) else find_header(path)
+        if head is None:
+            raise BadFile(
+                f"{path} has no ENVI header beside it ({path.with_suffix('.hdr').name}); "
+                "put the header there"
+            )
+        keys, notes = header.load_header(head)
+        with reading(head):
+            dtype, order = read_type(head, keys, notes)
+            bands, rows, cols = (
+                header.read_integer(head, keys, k, None, 1, LARGEST)
+                for k in ("bands", "lines", "samples")
+            )
+            shape = (bands, rows, cols)
+            offset = header.read_integer(head, keys, "header offset", 0, 0, 2**62)
+            data = find_data(path, head, offset + nbytes(shape, dtype.str), notes)
+            check_size(data, offset, shape, dtype)
+            said = read_facts(keys, bands, notes)
+        metadata = said.metadata | {"notes": tuple(notes), "data_file": str(data)}
+        stored = Encoding(dtype.name, order, said.scale, said.offset, said.nodata, format=self.name)
+        encoding = with_nodata(stored, metadata, options.nodata)
+        laid = tuple(shape[AXES.index(a)] for a in order)
+        return CubeFile(
+            path,
+            shape,
+            encoding,
+            mapped(data, offset, laid, dtype, order),
+            said.wavelengths,
+            said.good_bands,
+            metadata,
+            plain=True,
+        )
+
+    def choose_axes(self, path: Path, asked: Encoding) -> str:
+        """The interleave that the ending names, or the input's if that was ENVI, or bsq."""
+        ending = path.suffix.lower().removeprefix(".")
+        if ending in header.INTERLEAVE:
+            return header.INTERLEAVE[ending]
+        kept = asked.format == self.name and asked.axes in header.INTERLEAVE.values()
+        return asked.axes if kept else AXES
+
+    def find_losses(self, like: Described) -> set[str]:
+        return find_losses(like)
+
+    def check_place(self, path: Path, overwrite: bool) -> None:
+        """Both files of the pair must be free, or may be replaced."""
+        for place in name_pair(path):
+            check_output(place, overwrite=overwrite)
+
+    def place_output(self, path: Path, overwrite: bool) -> AbstractContextManager[Path]:
+        self.check_place(path, overwrite)
+        return place_pair(*name_pair(path), overwrite)
+
+    def open_writer(
+        self, path: Path, like: Described, encoding: Encoding, strip: int | None
+    ) -> AbstractContextManager[Put]:
+        keys = make_keys(like, encoding)
+        dtype = header.make_type(encoding.dtype, int(keys["byte order"]))
+        name_header(path).write_bytes(header.format_header(keys))
+        return mapped_writer(path, b"", like.shape, dtype, encoding.axes)
+
+
+def find_header(data: Path) -> Path | None:
+    """The header that belongs to a data file: ``scene.hdr`` or ``scene.img.hdr``."""
+    beside = [data.with_suffix(".hdr"), data.with_suffix(".HDR")] if data.name else []
+    for place in (*beside, data.with_name(data.name + ".hdr"), data.with_name(data.name + ".HDR")):
+        if place != data and starts_as_envi(place):
+            return place
+    return None
+
+
+def starts_as_envi(path: Path) -> bool:
+    """Whether this is a file that starts as an ENVI header does."""
+    try:
+        if not path.is_file():
+            return False
+        with open(path, "rb") as file:
+            return is_header(file.read(16))
+    except OSError:
         return False
-    if is_header(head) and path.suffix.lower() not in DATA:
-        return True
-    return path.suffix.lower() in ("", *DATA) and header_of(path) is not None
+
+
+def is_header(head: bytes) -> bool:
+    """Whether a file starts as an ENVI header does."""
+    return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:4].upper() == b"ENVI"
+
+
+def name_pair(path: Path) -> tuple[Path, Path]:
+    """Data file and header of an output named by either of them."""
+    if path.suffix.lower() != ".hdr":
+        appended = path.with_name(path.name + ".hdr")
+        plain = path.with_suffix(".hdr") if path.suffix.lower() in DATA else appended
+        return path, appended if appended.exists() else plain
+    found = list_data(path)
+    return found[0] if found else path.with_suffix(".img"), path
+
+
+@contextmanager
+def place_pair(data: Path, head: Path, overwrite: bool) -> Iterator[Path]:
+    """A temporary data file, with its header beside it, moved into place as a pair.
+
+    Two files cannot be replaced at once. If the header changes it is taken away first, so that at
+    no moment new numbers are read with an old header; if it is the same the move is atomic.
+    """
+    old = head.read_bytes() if head.is_file() else None
+    with atomic(head, overwrite=overwrite) as tmp_head:
+        taken = False
+        try:
+            with atomic(data, overwrite=overwrite) as tmp:
+                try:
+                    yield tmp
+                    os.replace(name_header(tmp), tmp_head)
+                finally:
+                    name_header(tmp).unlink(missing_ok=True)
+                if old is not None and tmp_head.read_bytes() != old:
+                    head.unlink(missing_ok=True)
+                    taken = True
+        except BaseException:
+            if taken and old is not None:
+                head.write_bytes(old)
+            raise
+
+
+def name_header(tmp: Path) -> Path:
+    """The header of a temporary data file."""
+    return tmp.with_name(tmp.name + ".hdr")

@@ -1,14 +1,16 @@
-"""The text of ENVI headers: a tolerant reader, a writer, and the words of both.
+"""The text of ENVI headers: a tolerant reader, a writer, the words of both, and map coordinates.
 
 A header is ``ENVI`` and then lines ``key = value``, where a value in braces may run over several
 lines. Keys are compared in lower case with single blanks. Every value stays text here, so that what
-hyperdlw does not know is written back as it came.
+hyperdlw does not know is written back as it came. ``map info`` becomes a coordinate system and back
+through GDAL.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,6 @@ from ...errors import BadFile
 from ..checks import reading
 from ..metadata import scaled
 
-NAME = "envi"
 TYPES = {1: "uint8", 2: "int16", 3: "int32", 4: "float32", 5: "float64"}
 TYPES |= {12: "uint16", 13: "uint32", 14: "int64", 15: "uint64"}
 CODES = {name: code for code, name in TYPES.items()}
@@ -29,13 +30,13 @@ LONGEST = 64 * 2**20
 """Bytes of a believable header: 100 000 bands with names and wavelengths are a few megabytes."""
 
 
-def parse(path: Path, raw: bytes) -> tuple[dict[str, str], list[str]]:
+def parse_header(path: Path, raw: bytes) -> tuple[dict[str, str], list[str]]:
     """Keys and values of a header as text (braces kept), and notes on lines that make no sense.
 
-    >>> parse(Path("a.hdr"), b"ENVI\\nlines = 4\\nband names = {a,\\n b}\\n")
+    >>> parse_header(Path("a.hdr"), b"ENVI\\nlines = 4\\nband names = {a,\\n b}\\n")
     ({'lines': '4', 'band names': '{a,\\n b}'}, [])
     """
-    text = _decoded(raw.removeprefix(b"\xef\xbb\xbf"))
+    text = _decode(raw.removeprefix(b"\xef\xbb\xbf"))
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if lines[0].strip().upper() != "ENVI":
         raise BadFile(f"{path} is not an ENVI header: its first line is not 'ENVI'; check the file")
@@ -64,7 +65,7 @@ def parse(path: Path, raw: bytes) -> tuple[dict[str, str], list[str]]:
                     break
             else:
                 raise BadFile(
-                    f"{path} opens a brace for '{_short(key)}' in line {first} and never closes "
+                    f"{path} opens a brace for '{_shorten(key)}' in line {first} and never closes "
                     "it; add the '}'"
                 )
             value = "\n".join(parts).rstrip()
@@ -72,22 +73,22 @@ def parse(path: Path, raw: bytes) -> tuple[dict[str, str], list[str]]:
     return found, notes
 
 
-def load(path: Path) -> tuple[dict[str, str], list[str]]:
+def load_header(path: Path) -> tuple[dict[str, str], list[str]]:
     """Keys and values of a header file."""
     with reading(path):
         if path.stat().st_size > LONGEST:
             raise BadFile(f"{path} is over {LONGEST // 2**20} MB long, so it is no ENVI header")
-        return parse(path, path.read_bytes())
+        return parse_header(path, path.read_bytes())
 
 
-def whole_number(
+def read_integer(
     path: Path, keys: Mapping[str, str], key: str, default: int | None, low: int, high: int
 ) -> int:
     """An integer of the header between two limits, or a sentence that names the key.
 
     Args:
         path: the header named in errors.
-        keys: from :func:`parse`.
+        keys: from :func:`parse_header`.
         default: for an absent key; None if it must be there.
         low, high: limits, both allowed.
     """
@@ -101,13 +102,13 @@ def whole_number(
     value = int(match[1]) if match else None
     if value is None or not low <= value <= high:
         raise BadFile(
-            f"{path} says '{key} = {_short(text)}', which is no whole number from {low} to {high}; "
+            f"{path} says '{key} = {_shorten(text)}', which is no whole number from {low} to {high}; "
             "correct the header"
         )
     return value
 
 
-def number(text: str) -> float:
+def read_number(text: str) -> float:
     """A number of a header, NaN for what is none."""
     try:
         return scaled(text.strip().strip("{}"), 0)
@@ -115,15 +116,15 @@ def number(text: str) -> float:
         return math.nan
 
 
-def number_type(name: str, big: int) -> np.dtype[Any]:
+def make_type(name: str, big: int) -> np.dtype[np.generic]:
     """The type of the stored numbers, with the byte order that the header names."""
     return np.dtype(name).newbyteorder(">" if big else "<")
 
 
-def items(value: str) -> list[str]:
+def split_list(value: str) -> list[str]:
     """The parts of a list in braces.
 
-    >>> items("{ 1.0, 2.0,\\n 3.0 }")
+    >>> split_list("{ 1.0, 2.0,\\n 3.0 }")
     ['1.0', '2.0', '3.0']
     """
     inner = value.strip().removeprefix("{").split("}")[0]
@@ -131,22 +132,22 @@ def items(value: str) -> list[str]:
     return parts[:-1] if parts[-1] == "" else parts
 
 
-def braces(values: list[str]) -> str:
+def format_list(values: list[str]) -> str:
     """A list in braces, a few to a line (GDAL and ENVI both read lines of any length).
 
-    >>> braces(["1", "2"])
+    >>> format_list(["1", "2"])
     '{1, 2}'
     """
     return "{" + ",\n ".join(", ".join(values[i : i + 8]) for i in range(0, len(values), 8)) + "}"
 
 
-def text(keys: Mapping[str, str]) -> bytes:
+def format_header(keys: Mapping[str, str]) -> bytes:
     """A header from its keys, in their order."""
     lines = ["ENVI", *(f"{key} = {value}" for key, value in keys.items())]
     return ("\n".join(lines) + "\n").encode()
 
 
-def _decoded(raw: bytes) -> str:
+def _decode(raw: bytes) -> str:
     """Text without control characters, which no other format would take."""
     try:
         text = raw.decode("utf-8")
@@ -155,6 +156,64 @@ def _decoded(raw: bytes) -> str:
     return text.translate(dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127), "?"))
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     words = " ".join("".join(c if c.isprintable() else "?" for c in text[:200]).split())
     return words if len(words) <= 40 else words[:37] + "..."
+
+
+# --- map coordinates
+
+
+def read_place(keys: Mapping[str, str], notes: list[str]) -> dict[str, Any]:
+    """``crs`` and ``transform`` of ``map info`` and ``coordinate system string``."""
+    said = {k: keys[k] for k in ("map info", "coordinate system string") if k in keys}
+    if not said:
+        return {}
+    import rasterio
+
+    from ..pictures import silence_gdal
+
+    tiny = {"samples": "8", "lines": "8", "bands": "1", "header offset": "0", "data type": "1"}
+    tiny |= {"interleave": "bsq", "byte order": "0", "file type": "ENVI Standard"}
+    found: dict[str, Any] = {}
+    try:
+        with tempfile.TemporaryDirectory() as folder, silence_gdal():
+            Path(folder, "x.img").write_bytes(bytes(64))  # GDAL looks at no smaller file
+            Path(folder, "x.hdr").write_bytes(format_header(tiny | said))
+            with rasterio.open(Path(folder, "x.img"), driver="ENVI") as picture:
+                if not picture.transform.is_identity:
+                    found["transform"] = tuple(v + 0.0 for v in picture.transform[:6])  # no -0
+                if picture.crs:
+                    found["crs"] = picture.crs.to_wkt()
+    except Exception:  # GDAL raises several kinds; the cube can be used without a map
+        found = {}
+    if not found:
+        notes.append("'map info' could not be understood; it is kept as it is")
+    return found
+
+
+def make_place_keys(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """``map info`` and ``coordinate system string`` of ``crs`` and ``transform``."""
+    if "transform" not in metadata and "crs" not in metadata:
+        return {}
+    import rasterio
+
+    from ..pictures import silence_gdal
+
+    place: dict[str, Any] = {}
+    if "transform" in metadata:
+        place["transform"] = rasterio.Affine(*metadata["transform"])
+    if "crs" in metadata:
+        place["crs"] = metadata["crs"]
+    profile = {"count": 1, "height": 1, "width": 1, "dtype": "uint8"}
+    with tempfile.TemporaryDirectory() as folder, silence_gdal():
+        file = Path(folder, "x.img")
+        try:
+            with rasterio.open(file, "w", driver="ENVI", **profile, **place):
+                pass
+            keys, _ = load_header(file.with_suffix(".hdr"))
+        except Exception:  # a coordinate system that ENVI has no words for
+            return {}
+    return {
+        k: keys[k] for k in ("map info", "projection info", "coordinate system string") if k in keys
+    }

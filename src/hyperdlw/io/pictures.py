@@ -1,33 +1,35 @@
-"""What PNG, JPEG and TIFF share: pictures through GDAL, each channel a band."""
+"""Pictures through GDAL, each channel a band: what PNG, JPEG and TIFF share, PNG, JPEG, and a folder
+of gray PNG files, one per band (the layout of the CAVE scenes)."""
 
 from __future__ import annotations
 
+import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cube import Encoding
-from ..errors import BadFile
+from ..cube import AXES, Encoding
+from ..errors import BadFile, OutputExists
 from .checks import check_cube, check_promise, nbytes, reading
-from .reader import CubeFile, Window, whole, with_nodata
+from .formats import Format
+from .reader import CubeFile, Described, ReadOptions, Window, whole, with_nodata
 from .windows import Index
 
-AXES = "brc"
-"""GDAL hands out and takes (band, row, col)."""
-
+if TYPE_CHECKING:
+    from rasterio.io import DatasetReader, DatasetWriter
 
 CACHE = 64
 """Megabytes GDAL may keep of what it read and wrote; left to itself it takes a part of all memory."""
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_gdal() -> Iterator[None]:
     """GDAL without side files and without the warning that a picture has no map coordinates."""
     import rasterio
     from rasterio.errors import NotGeoreferencedWarning
@@ -38,12 +40,12 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def opened(path: Path, driver: str) -> Iterator[Any]:
+def open_gdal(path: Path, driver: str) -> Iterator[DatasetReader]:
     """An open picture whose size has been checked against its file."""
     import rasterio
 
     # Naming the driver keeps GDAL from trying its other hundred; a Path is never taken for a URL.
-    with reading(path), quiet(), rasterio.open(path.absolute(), driver=driver) as picture:
+    with reading(path), silence_gdal(), rasterio.open(path.absolute(), driver=driver) as picture:
         if picture.subdatasets:
             raise BadFile(
                 f"{path} has {len(picture.subdatasets)} pages; save it as one page with all bands"
@@ -54,7 +56,7 @@ def opened(path: Path, driver: str) -> Iterator[Any]:
         yield picture
 
 
-def channels(picture: Any) -> tuple[list[int], list[str]]:
+def list_channels(picture: DatasetReader) -> tuple[list[int], list[str]]:
     """Numbers of the channels that are bands, and a note for one that is not."""
     from rasterio.enums import ColorInterp
 
@@ -63,7 +65,7 @@ def channels(picture: Any) -> tuple[list[int], list[str]]:
     return bands, ["the alpha channel was dropped"] if len(bands) < len(kinds) else []
 
 
-def palette(picture: Any) -> NDArray[np.uint8] | None:
+def read_palette(picture: DatasetReader) -> NDArray[np.uint8] | None:
     """Red, green and blue of every index of an indexed picture."""
     from rasterio.enums import ColorInterp
 
@@ -75,7 +77,7 @@ def palette(picture: Any) -> NDArray[np.uint8] | None:
     return table
 
 
-def _facts(picture: Any, bands: list[int], notes: list[str]) -> dict[str, Any]:
+def _read_facts(picture: DatasetReader, bands: list[int], notes: list[str]) -> dict[str, Any]:
     """Scale, offset and nodata, and metadata where bands differ."""
     metadata: dict[str, Any] = {}
     each = [(float(picture.scales[b - 1]), float(picture.offsets[b - 1])) for b in bands]
@@ -95,22 +97,22 @@ def _facts(picture: Any, bands: list[int], notes: list[str]) -> dict[str, Any]:
     return {"scale": scale, "offset": offset, "nodata": nodata, "metadata": metadata}
 
 
-def _window(picture: Any, path: Path, bands: list[int]) -> Window:
+def _read_windows(picture: DatasetReader, path: Path, bands: list[int]) -> Window:
     """Windows of an open picture."""
     from rasterio.windows import Window as Cut
 
-    table = palette(picture)
+    table = read_palette(picture)
     lock = threading.Lock()  # a GDAL dataset belongs to one thread at a time
     dtype = picture.dtypes[0] if table is None else "uint8"
 
-    def window(index: Index, rows: slice, cols: slice) -> NDArray[Any]:
+    def window(index: Index, rows: slice, cols: slice) -> NDArray[np.generic]:
         height, width = rows.stop - rows.start, cols.stop - cols.start
         count = len(bands) if table is None else 3
         chosen = list(range(count))[index] if isinstance(index, slice) else index
         if not (height and width and chosen):
             return np.zeros((len(chosen), height, width), dtype)
         cut = Cut(cols.start, rows.start, width, height)
-        with lock, reading(path), quiet():
+        with lock, reading(path), silence_gdal():
             if table is None:
                 return np.asarray(picture.read([bands[b] for b in chosen], window=cut))
             colours = table[picture.read(1, window=cut)].transpose(2, 0, 1)
@@ -124,7 +126,7 @@ def open_picture(
     driver: str,
     format: str,
     nodata: float | None,
-    more: Callable[[Any, list[int], list[str]], dict[str, Any]] | None = None,
+    more: Callable[[DatasetReader, list[int], list[str]], dict[str, Any]] | None = None,
 ) -> CubeFile:
     """Open a picture as a cube.
 
@@ -138,14 +140,14 @@ def open_picture(
     """
     stack = ExitStack()
     with stack:
-        picture = stack.enter_context(opened(path, driver))
-        bands, notes = channels(picture)
+        picture = stack.enter_context(open_gdal(path, driver))
+        bands, notes = list_channels(picture)
         if not bands:
             raise BadFile(f"{path} has nothing but an alpha channel; there is nothing to read")
-        facts = _facts(picture, bands, notes)
+        facts = _read_facts(picture, bands, notes)
         extra = more(picture, bands, notes) if more is not None else {}
         dtype, count = picture.dtypes[0], len(bands)
-        if palette(picture) is not None:
+        if read_palette(picture) is not None:
             notes.append("the indexed colours were expanded to red, green and blue")
             dtype, count, facts["nodata"] = "uint8", 3, None  # it was an index
             facts["metadata"] = {}
@@ -158,7 +160,11 @@ def open_picture(
             nodata,
         )
         keep = stack.pop_all() if more is not None else None
-        window = _window(picture, path, bands) if keep else whole(lambda: pixels(path, driver))
+        window = (
+            _read_windows(picture, path, bands)
+            if keep
+            else whole(lambda: read_pixels(path, driver))
+        )
         return CubeFile(
             path,
             shape,
@@ -172,22 +178,22 @@ def open_picture(
         )
 
 
-def pixels(path: Path, driver: str) -> NDArray[Any]:
+def read_pixels(path: Path, driver: str) -> NDArray[np.generic]:
     """All bands (band, row, col) of a picture.
 
     Args:
         path: the picture.
         driver: GDAL's name of the format.
     """
-    with opened(path, driver) as picture:
-        bands, _ = channels(picture)
+    with open_gdal(path, driver) as picture:
+        bands, _ = list_channels(picture)
         if not bands:
             raise BadFile(f"{path} has nothing but an alpha channel; there is nothing to read")
         everything = slice(None), slice(0, picture.height), slice(0, picture.width)
-        return _window(picture, path, bands)(*everything)
+        return _read_windows(picture, path, bands)(*everything)
 
 
-def fitting_nodata(encoding: Encoding) -> float | None:
+def fit_nodata(encoding: Encoding) -> float | None:
     """The nodata value, if the type can hold it: GDAL refuses one that marks no voxel."""
     nodata, dtype = encoding.nodata, np.dtype(encoding.dtype)
     if nodata is None or dtype.kind not in "ui":
@@ -199,9 +205,9 @@ def fitting_nodata(encoding: Encoding) -> float | None:
 def write_picture(
     path: Path,
     driver: str,
-    stored: NDArray[Any],
+    stored: NDArray[np.generic],
     nodata: float | None = None,
-    prepare: Callable[[Any], None] | None = None,
+    prepare: Callable[[DatasetWriter], None] | None = None,
     **options: Any,
 ) -> None:
     """Write bands, with what ``prepare`` says of them first.
@@ -221,10 +227,144 @@ def write_picture(
 
     count, height, width = stored.shape
     profile = {"count": count, "height": height, "width": width, "dtype": stored.dtype}
-    with quiet(), MemoryFile() as memory:
+    with silence_gdal(), MemoryFile() as memory:
         with memory.open(driver=driver, nodata=nodata, **profile, **options) as picture:
             if prepare is not None:
                 prepare(picture)
             picture.write(stored)
         with open(path, "wb") as file:
             file.write(memory.getbuffer())
+
+
+# --- the formats
+
+
+class Png(Format):
+    """One or three bands of 8 or 16 bits; scale and wavelengths have no place in a PNG."""
+
+    name = "png"
+    suffixes = (".png",)
+    # Two and four channels would come back with the last one as transparency.
+    band_counts = frozenset([1, 3])
+    dtypes = frozenset(["uint8", "uint16"])
+
+    def recognise(self, path: Path, head: bytes) -> bool:
+        return head.startswith(b"\x89PNG\r\n\x1a\n")
+
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+        return open_picture(path, "PNG", self.name, options.nodata)
+
+    def write(
+        self, cube: Described, path: Path, stored: NDArray[np.generic], encoding: Encoding
+    ) -> None:
+        write_picture(path, "PNG", stored)
+
+
+class Jpeg(Format):
+    """Read only: written back it would lose what was restored."""
+
+    name = "jpeg"
+    read_only = True
+
+    def recognise(self, path: Path, head: bytes) -> bool:
+        return head[:3] == b"\xff\xd8\xff"
+
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+        return open_picture(path, "JPEG", self.name, options.nodata)
+
+
+class PngFolder(Format):
+    """A folder of gray PNG files, one per band, in the order of the numbers in their names."""
+
+    name = "png-folder"
+    optional_ending = True
+    is_folder = True
+    dtypes = frozenset(["uint8", "uint16"])
+
+    def recognise(self, path: Path, head: bytes) -> bool:
+        return path.is_dir()
+
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+        files = list_bands(path)
+        first = open_picture(files[0], "PNG", self.name, None)
+        metadata: dict[str, Any] = {"files": tuple(file.name for file in files)}
+        encoding = with_nodata(
+            Encoding(first.encoding.dtype, AXES, format=self.name), metadata, options.nodata
+        )
+        shape = (len(files), *first.shape[1:])
+        window = whole(lambda: read_bands(files))
+        return CubeFile(path, shape, encoding, window, metadata=metadata, lazy=False)
+
+    def check_place(self, path: Path, overwrite: bool) -> None:
+        super().check_place(path, overwrite)
+        if not path.is_dir():
+            return
+        with reading(path):
+            only_bands = all(
+                entry.suffix.lower() == ".png" and entry.is_file() and not entry.is_symlink()
+                for entry in path.iterdir()
+            )
+        if not only_bands:
+            raise OutputExists(f"{path} holds other files than PNG bands; choose a new folder")
+
+    def write(
+        self, cube: Described, path: Path, stored: NDArray[np.generic], encoding: Encoding
+    ) -> None:
+        """Fill the folder, with the names the bands came with if there are as many."""
+        names = [Path(name).name for name in cube.metadata.get("files", ())]
+        if len(set(names)) != len(stored):
+            digits = max(2, len(str(len(stored))))
+            names = [f"band_{i:0{digits}d}.png" for i in range(1, len(stored) + 1)]
+        for name, band in zip(names, stored, strict=True):
+            write_picture(path / name, "PNG", band[None])
+
+
+def split_numbers(name: str) -> list[tuple[int, str]]:
+    """A sort key that puts band 2 before band 10.
+
+    >>> sorted(["ms_10.png", "ms_2.png", "ms_01.png"], key=split_numbers)
+    ['ms_01.png', 'ms_2.png', 'ms_10.png']
+    """
+    # \\d alone also matches digits that int() reads but other alphabets mean otherwise.
+    parts = re.split(r"([0-9]+)", name)
+    return [(int(p), "") if i % 2 else (-1, p) for i, p in enumerate(parts)] + [(-1, name)]
+
+
+def list_bands(path: Path) -> list[Path]:
+    """The PNG files of a folder in band order; other and hidden files are passed over."""
+    with reading(path):
+        files = [
+            entry
+            for entry in path.iterdir()
+            if entry.suffix.lower() == ".png" and entry.name[0] != "." and entry.is_file()
+        ]
+    if not files:
+        raise BadFile(f"{path} is a folder without PNG files; give the one that holds the bands")
+    return sorted(files, key=lambda entry: split_numbers(entry.name))
+
+
+def read_band(path: Path) -> NDArray[np.generic]:
+    """One band; a gray picture saved as colour (some CAVE scenes) still counts as one."""
+    stored = read_pixels(path, "PNG")
+    if any(not np.array_equal(stored[0], channel) for channel in stored[1:]):
+        raise BadFile(f"{path} is a colour picture among gray bands; move it out of the folder")
+    return np.asarray(stored[0])
+
+
+def read_bands(files: list[Path]) -> NDArray[np.generic]:
+    """All bands (band, row, col), which must be alike."""
+    first = read_band(files[0])
+    bands = [first]
+    for file in files[1:]:
+        band = read_band(file)
+        if band.shape != first.shape or band.dtype != first.dtype:
+            raise BadFile(
+                f"{file} is {_describe(band)} but {files[0].name} is {_describe(first)}; "
+                "all bands must be alike: move the odd one out of the folder"
+            )
+        bands.append(band)
+    return np.stack(bands)
+
+
+def _describe(band: NDArray[np.generic]) -> str:
+    return f"{band.shape[0]}x{band.shape[1]} {band.dtype.name}"

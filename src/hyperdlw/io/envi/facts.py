@@ -1,0 +1,287 @@
+"""What ENVI headers say: from their keys to facts about a cube (reading) and back (writing)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...cube import Encoding
+from ...errors import BadFile
+from ..checks import nbytes, size
+from ..metadata import ENVI_KEYS, carried, nanometres
+from ..reader import Described, FileFacts
+from . import header
+
+DATA = (".img", ".dat", ".raw", ".bsq", ".bil", ".bip")
+SPECTRAL = ("wavelength units", "wavelength", "fwhm", "bbl")
+
+
+def read_type(
+    head: Path, keys: Mapping[str, str], notes: list[str]
+) -> tuple[np.dtype[np.generic], str]:
+    """Type and order of the stored numbers."""
+    if keys.get("file compression", "0").strip() not in ("0", ""):
+        raise BadFile(f"{head} says the data are compressed; save them uncompressed in ENVI")
+    code = header.read_integer(head, keys, "data type", None, 0, 99)
+    if code in header.COMPLEX:
+        raise BadFile(f"{head} says the data are {header.COMPLEX[code]}; a cube holds real numbers")
+    if code not in header.TYPES:
+        known = ", ".join(f"{k} {v}" for k, v in header.TYPES.items())
+        raise BadFile(f"{head} says 'data type = {code}', which is none of {known}")
+    if "byte order" not in keys:
+        notes.append("the header has no 'byte order'; little-endian was assumed")
+    big = header.read_integer(head, keys, "byte order", 0, 0, 1)
+    word = keys.get("interleave", "").strip().lower()
+    if not word:
+        notes.append("the header has no 'interleave'; bsq was assumed")
+    if word and word not in header.INTERLEAVE:
+        raise BadFile(f"{head} has an 'interleave' that is not bsq, bil or bip; correct the header")
+    return header.make_type(header.TYPES[code], big), header.INTERLEAVE[word or "bsq"]
+
+
+def list_data(head: Path) -> list[Path]:
+    """Files beside a header that can hold its numbers, the likeliest first."""
+    bare = head.with_suffix("")
+    endings = ["", *DATA, *(ending.upper() for ending in DATA)]
+    return [p for p in (bare.with_name(bare.name + e) for e in endings) if p.is_file()]
+
+
+def find_data(path: Path, head: Path, needed: int, notes: list[str]) -> Path:
+    if path != head:
+        return path
+    found = list_data(head)
+    if not found:
+        bare = head.with_suffix("").name
+        raise BadFile(
+            f"{head} has no data file beside it ({bare}, {', '.join(bare + e for e in DATA)}); "
+            "put it there or give the data file itself"
+        )
+    enough = [p for p in found if p.stat().st_size >= needed]
+    chosen = (enough or found)[0]
+    if len(found) > 1:
+        notes.append(f"of {', '.join(p.name for p in found)} the data file is {chosen.name}")
+    return chosen
+
+
+def check_size(
+    data: Path, offset: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]
+) -> None:
+    held, needed = data.stat().st_size, offset + nbytes(shape, dtype.str)
+    if held >= needed:
+        return
+    bands, rows, cols = shape
+    raise BadFile(
+        f"{data} has {size(held)}, the header needs {size(needed)} "
+        f"({rows} x {cols} x {bands} x {dtype.name} + offset {offset}); get a fresh copy"
+    )
+
+
+def read_facts(keys: Mapping[str, str], bands: int, notes: list[str]) -> FileFacts:
+    """Everything the header says beside shape and type; what does not fit becomes a note."""
+
+    def listed(key: str) -> list[str] | None:
+        if key not in keys:
+            return None
+        parts = header.split_list(keys[key])
+        if len(parts) != bands:
+            notes.append(f"'{key}' has {len(parts)} entries for {bands} bands and was not used")
+            return None
+        return parts
+
+    def numbers(key: str) -> list[float] | None:
+        parts = listed(key)
+        values = None if parts is None else [header.read_number(part) for part in parts]
+        if values is not None and not all(map(math.isfinite, values)):
+            notes.append(f"'{key}' holds what is no number and was not used")
+            return None
+        return values
+
+    units = keys.get("wavelength units")
+    unitless = (units or "").strip().lower() == "index"
+    centres = None if numbers("wavelength") is None or unitless else listed("wavelength")
+    widths = None if numbers("fwhm") is None or unitless else listed("fwhm")
+    wavelengths = None if centres is None else nanometres(centres, units, notes)
+    if widths is not None and units is None and wavelengths is not None and centres is not None:
+        # Without a unit the widths are in that of the wavelengths, however small they are.
+        units = "um" if float(centres[0]) != wavelengths[0] else "nm"
+    fwhm = None if widths is None else nanometres(widths, units, notes, "fwhm")
+    good = numbers("bbl")
+    metadata: dict[str, Any] = {}
+    if fwhm is not None:
+        metadata["fwhm"] = tuple(fwhm.tolist())
+    names = listed("band names")
+    if names is not None:
+        metadata["band_names"] = tuple(names)
+    if "description" in keys:
+        metadata["description"] = _strip_braces(keys["description"])
+    scale, offset = _read_scale(keys, numbers, bands, metadata, notes)
+    metadata |= header.read_place(keys, notes)
+    metadata["envi"] = {k: v for k, v in keys.items() if k not in ("samples", "lines", "bands")}
+    nodata = None
+    if "data ignore value" in keys:
+        nodata = header.read_number(keys["data ignore value"])
+        metadata["nodata_from"] = "'data ignore value' in the header"
+        if math.isnan(nodata) and keys["data ignore value"].strip().lower() != "nan":
+            notes.append("'data ignore value' is no number and was not used")
+            metadata.pop("nodata_from")
+        elif math.isnan(nodata):
+            metadata["nodata_is_nan"] = True
+        nodata = None if math.isnan(nodata) else nodata
+    kept = np.ones(0, bool) if good is None else np.array(good) != 0
+    return FileFacts(scale, offset, nodata, wavelengths, kept, metadata, notes)
+
+
+def _read_scale(
+    keys: Mapping[str, str],
+    numbers: Callable[[str], list[float] | None],
+    bands: int,
+    metadata: dict[str, Any],
+    notes: list[str],
+) -> tuple[float, float]:
+    """value = stored / reflectance scale factor, or stored * gain + offset."""
+    if "reflectance scale factor" in keys:
+        factor = header.read_number(keys["reflectance scale factor"])
+        if math.isfinite(factor) and factor > 0 and math.isfinite(1 / factor):
+            return 1 / factor, 0.0
+        notes.append("'reflectance scale factor' is no positive number and was not used")
+        return 1.0, 0.0
+    gains, offsets = numbers("data gain values"), numbers("data offset values")
+    if gains is None and offsets is None:
+        return 1.0, 0.0
+    gains, offsets = gains or [1.0] * bands, offsets or [0.0] * bands
+    if len(set(gains)) == 1 and len(set(offsets)) == 1 and gains[0] != 0:
+        return gains[0], offsets[0]
+    metadata["band_scales"], metadata["band_offsets"] = tuple(gains), tuple(offsets)
+    notes.append("scale and offset differ between bands and were not used")
+    return 1.0, 0.0
+
+
+def _strip_braces(text: str) -> str:
+    return text.strip().removeprefix("{").removesuffix("}").strip()
+
+
+# --- writing
+
+
+def make_keys(like: Described, encoding: Encoding) -> dict[str, str]:
+    """The keys of the header of an output: what is understood made new, the rest carried over."""
+    meta = carried(like)
+    kept: dict[str, str] = dict(meta.get("envi", {}))
+    if not kept:  # a GeoTIFF made from an ENVI file holds them in GDAL's domain of that name
+        domain = meta.get("tags", {}).get("ENVI", {})
+        kept = {k.replace("_", " "): v for k, v in domain.items()}
+    bands, rows, cols = like.shape
+    words = {axes: word for word, axes in header.INTERLEAVE.items()}
+    order = kept.get("byte order", "0").strip()
+    keys = {
+        "description": "{" + meta["description"] + "}" if "description" in meta else "",
+        "samples": str(cols),
+        "lines": str(rows),
+        "bands": str(bands),
+        "header offset": "0",
+        "file type": kept.get("file type", "ENVI Standard"),
+        "data type": str(header.CODES[np.dtype(encoding.dtype).name]),
+        "interleave": words[encoding.axes],
+        "byte order": order if order in ("0", "1") else "0",
+    }
+    keys = {k: v for k, v in keys.items() if v}
+    nodata = encoding.nodata
+    if nodata is not None:
+        keys["data ignore value"] = _format_number(kept, "data ignore value", nodata)
+    elif meta.get("nodata_is_nan") and np.dtype(encoding.dtype).kind == "f":
+        keys["data ignore value"] = "nan"
+    keys |= _make_scale_keys(kept, encoding, bands, meta) | _make_spectral_keys(kept, like, meta)
+    if "band_names" in meta:
+        # Commas and braces would end an entry.
+        clean = [
+            n.translate({44: 59, 123: 40, 125: 41, 10: 32, 13: 32}) for n in meta["band_names"]
+        ]
+        keys["band names"] = _keep_list(kept, "band names", clean) or header.format_list(clean)
+    if "map info" in kept or "coordinate system string" in kept:
+        place = {k: v for k, v in kept.items() if k in ("map info", "coordinate system string")}
+    else:
+        place = header.make_place_keys(meta)
+    rest = {k: v for k, v in kept.items() if k not in ENVI_KEYS and k not in place}
+    return keys | place | rest
+
+
+def _format_number(kept: Mapping[str, str], key: str, value: float) -> str:
+    """A number as it was written if it is still the same, else in the shortest exact form."""
+    if key in kept and header.read_number(kept[key]) == value:
+        return kept[key]
+    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+
+
+def _keep_list(kept: Mapping[str, str], key: str, values: list[str]) -> str | None:
+    return kept[key] if key in kept and header.split_list(kept[key]) == values else None
+
+
+def _make_scale_keys(
+    kept: Mapping[str, str], encoding: Encoding, bands: int, meta: Mapping[str, Any]
+) -> dict[str, str]:
+    scale, offset = encoding.scale, encoding.offset
+    if "band_scales" in meta:
+        return {
+            "data gain values": header.format_list([repr(v) for v in meta["band_scales"]]),
+            "data offset values": header.format_list(
+                [repr(v) for v in meta.get("band_offsets", (0.0,) * bands)]
+            ),
+        }
+    if scale == 1.0 and offset == 0.0:
+        return {}
+    gains = "data gain values" in kept or "data offset values" in kept
+    factor = 1 / scale
+    if offset == 0.0 and not gains:
+        if "reflectance scale factor" in kept:
+            said = header.read_number(kept["reflectance scale factor"])
+            factor = said if said and 1 / said == scale else factor
+        if factor > 0 and 1 / factor == scale:
+            text = _format_number(kept, "reflectance scale factor", factor)
+            return {"reflectance scale factor": text}
+    return {
+        "data gain values": header.format_list([repr(scale)] * bands),
+        "data offset values": header.format_list([repr(offset)] * bands),
+    }
+
+
+def _make_spectral_keys(
+    kept: Mapping[str, str], like: Described, meta: Mapping[str, Any]
+) -> dict[str, str]:
+    """Wavelengths and widths, as they were written if they are the same, else in nanometres."""
+    keys: dict[str, str] = {}
+    centres = None if like.wavelengths is None else like.wavelengths.tolist()
+    widths = list(meta["fwhm"]) if "fwhm" in meta else None
+    old = read_facts({k: v for k, v in kept.items() if k in SPECTRAL}, like.bands, [])
+    old_centres = None if old.wavelengths is None else old.wavelengths.tolist()
+    old_widths = list(old.metadata["fwhm"]) if "fwhm" in old.metadata else None
+    if (centres, widths) == (old_centres, old_widths):
+        keys |= {k: kept[k] for k in SPECTRAL if k in kept and k != "bbl"}
+    else:
+        keys["wavelength units"] = "Nanometers"
+        if centres is not None:
+            keys["wavelength"] = header.format_list([repr(v) for v in centres])
+        if widths is not None:
+            keys["fwhm"] = header.format_list([repr(v) for v in widths])
+    if not like.good_bands.all() or "bbl" in kept:
+        keys["bbl"] = header.format_list([str(int(g)) for g in like.good_bands])
+    return keys
+
+
+def find_losses(like: Described) -> set[str]:
+    """What this cube says that ENVI's words cannot."""
+    meta = carried(like)
+    kept = meta.get("envi", {})
+    said = set() if "map info" in kept else {"crs", "transform"} & set(meta)
+    keys = header.make_place_keys(meta) if said else {}
+    found = {
+        "transform": "map info",
+        "crs": "coordinate system string",
+    }
+    refused = {name for name in said if found[name] not in keys}
+    if any(set(name) & set(",{}\n\r") for name in meta.get("band_names", ())):
+        refused.add("band_names")
+    return refused

@@ -1,0 +1,184 @@
+"""NumPy's .npy (one array) and .npz (a zip of them): never unpickled, never larger than the file."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.lib import format as npformat
+from numpy.typing import NDArray
+
+from ..cube import AXES, Encoding
+from ..errors import BadFile
+from .checks import check_cube, check_promise, nbytes, reading, size
+from .formats import Format
+from .named_arrays import DEFAULT_AXES, Load, Variable, insert_band, open_named, to_write
+from .reader import CubeFile, Described, ReadOptions, mapped, with_nodata
+from .writer import Put, mapped_writer
+
+MAGIC = b"\x93NUMPY"
+
+
+class Npy(Format):
+    """One array; scale, nodata and wavelengths have no place in it."""
+
+    name = "npy"
+    suffixes = (".npy",)
+    free_axes = True
+
+    def recognise(self, path: Path, head: bytes) -> bool:
+        return head.startswith(MAGIC)
+
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+        held, dtype, length, fortran = _check_header(path)
+        order = options.axes or DEFAULT_AXES
+        metadata = {"stored_ndim": len(held)}
+        shape = insert_band(held, order)
+        laid, letters = (shape[::-1], order[::-1]) if fortran else (shape, order)
+        encoding = with_nodata(
+            Encoding(dtype.name, order, format=self.name), metadata, options.nodata
+        )
+        bands, rows, cols = (shape[order.index(a)] for a in AXES)
+        window = mapped(path, length, laid, dtype, letters)
+        return CubeFile(path, (bands, rows, cols), encoding, window, metadata=metadata, plain=True)
+
+    def open_writer(
+        self, path: Path, like: Described, encoding: Encoding, strip: int | None
+    ) -> AbstractContextManager[Put]:
+        dtype = np.dtype(encoding.dtype)
+        shape = tuple(like.shape[AXES.index(a)] for a in encoding.axes)
+        head = io.BytesIO()
+        facts = {"descr": npformat.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+        npformat.write_array_header_1_0(head, facts)
+        return mapped_writer(path, head.getvalue(), like.shape, dtype, encoding.axes)
+
+    def write(
+        self, cube: Described, path: Path, stored: NDArray[np.generic], encoding: Encoding
+    ) -> None:
+        with open(path, "wb") as file:
+            np.save(file, stored, allow_pickle=False)
+
+
+class Npz(Format):
+    """The cube and its neighbours as members; compressed if the input was."""
+
+    name = "npz"
+    suffixes = (".npz",)
+    has_keys = True
+    free_axes = True
+    holds = None
+
+    def recognise(self, path: Path, head: bytes) -> bool:
+        return head.startswith((b"PK\x03\x04", b"PK\x05\x06"))
+
+    def list_variables(self, path: Path) -> Mapping[str, Variable]:
+        return _list_members(path)[0]
+
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+        variables, entries = _list_members(path)
+        packed = any(e.compress_type != zipfile.ZIP_STORED for e in entries.values())
+        load = _load_members(path, entries)
+        return open_named(path, variables, load, self.name, options, {"compressed": packed})
+
+    def write(
+        self, cube: Described, path: Path, stored: NDArray[np.generic], encoding: Encoding
+    ) -> None:
+        key = encoding.key or ""
+        name = key if re.fullmatch(r"\w[\w .-]*", key) else "cube"
+        packed = cube.metadata.get("compressed", False)
+        with zipfile.ZipFile(path, "w") as archive:
+            for member, array in to_write(cube, stored, encoding, name).items():
+                # A bare ZipInfo has a fixed date: the same cube gives the same bytes.
+                entry = zipfile.ZipInfo(f"{member}.npy")
+                entry.compress_type = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
+                with archive.open(entry, "w", force_zip64=True) as file:
+                    npformat.write_array(file, np.asanyarray(array), allow_pickle=False)
+
+
+Header = tuple[tuple[int, ...], "np.dtype[np.generic]", int, bool]
+"""Shape, type, length of the header, and whether the first index runs fastest (Fortran's order)."""
+
+
+def read_header(file: IO[bytes]) -> Header:
+    """The header of the array that starts here.
+
+    >>> file = io.BytesIO()
+    >>> np.save(file, np.zeros((4, 5, 6), np.uint16))
+    >>> _ = file.seek(0)
+    >>> read_header(file)
+    ((4, 5, 6), dtype('uint16'), 128, False)
+    """
+    start = file.tell()
+    version = npformat.read_magic(file)
+    if version == (1, 0):
+        shape, fortran, dtype = npformat.read_array_header_1_0(file)
+    elif version == (2, 0):
+        shape, fortran, dtype = npformat.read_array_header_2_0(file)
+    else:  # only used for field names beyond Latin-1, and a cube has no fields
+        raise ValueError(f"npy version {version[0]}.{version[1]}")
+    return shape, dtype, file.tell() - start, fortran
+
+
+def _check_header(path: Path) -> Header:
+    """The header of a .npy file that can be a cube and holds what its header promises."""
+    with reading(path), open(path, "rb") as file:
+        first = file.read(len(MAGIC))
+        if first[:1] == b"\x80":
+            raise BadFile(
+                f"{path} is a Python pickle, which hyperdlw never opens; save the array with numpy.save"
+            )
+        if first != MAGIC:
+            raise BadFile(f"{path} is not a .npy file; check its name or save it again")
+        file.seek(0)
+        shape, dtype, length, fortran = read_header(file)
+        check_cube(path, shape, dtype.name)
+        held = file.seek(0, 2) - length
+        needed = nbytes(shape, dtype.str)
+        if needed > held:
+            raise BadFile(
+                f"{path} is cut short: {shape} {dtype.name} needs {size(needed)}, "
+                f"it has {size(held)}; get a fresh copy"
+            )
+    return shape, dtype, length, fortran
+
+
+def _list_members(path: Path) -> tuple[dict[str, Variable], dict[str, zipfile.ZipInfo]]:
+    """The arrays of an archive from their headers, and their entries in the zip directory."""
+    variables, entries = {}, {}
+    with reading(path), zipfile.ZipFile(path) as archive:
+        for entry in archive.infolist():
+            if not entry.filename.endswith(".npy"):
+                continue
+            name = entry.filename.removesuffix(".npy")
+            with archive.open(entry) as file:
+                shape, dtype, length, _ = read_header(file)
+            variables[name], entries[name] = Variable(shape, dtype.name), entry
+            promised = nbytes(shape, dtype.str)
+            # Pickled members have a length of their own; they are refused before being read.
+            if not dtype.hasobject and promised != entry.file_size - length:
+                raise BadFile(
+                    f"{name} in {path} does not have the size its header promises; get a fresh copy"
+                )
+    return variables, entries
+
+
+def _load_members(path: Path, entries: Mapping[str, zipfile.ZipInfo]) -> Load:
+    """A function that reads one member."""
+
+    def load(name: str) -> NDArray[np.generic]:
+        entry = entries[name]
+        check_promise(f"{name} in {path}", entry.file_size, entry.compress_size)
+        with reading(path), zipfile.ZipFile(path) as archive, archive.open(entry) as file:
+            array: NDArray[np.generic] = npformat.read_array(file, allow_pickle=False)
+            # The check sum is compared when the end is reached, one byte further.
+            if file.read(1):
+                raise ValueError("bytes left over")
+            return array
+
+    return load

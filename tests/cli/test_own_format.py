@@ -1,0 +1,108 @@
+"""A format of somebody else's package works wherever a built-in one does."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from hyperdlw import io
+from hyperdlw.errors import BadOption
+from hyperdlw.io import scan_entry_points
+from hyperdlw.pipeline import plan
+
+OUTSIDE = '''
+"""The other package: a line of JSON, then the numbers (band, row, col)."""
+
+import json
+
+import numpy as np
+
+from hyperdlw.cube import Encoding
+from hyperdlw.io import CubeFile, Format, mapped
+
+
+class Plain(Format):
+    name = "plain"
+    suffixes = (".plain",)
+    holds = frozenset(["wavelengths"])
+
+    def recognise(self, path, head):
+        return head.startswith(b'{"plain":')
+
+    def open_reader(self, path, options):
+        with open(path, "rb") as file:
+            said = json.loads(file.readline())
+            start = file.tell()
+        dtype, shape = np.dtype(said["dtype"]), tuple(said["plain"])
+        waves = said["wavelengths"]
+        return CubeFile(
+            path,
+            shape,
+            Encoding(dtype.name, "brc", format=self.name),
+            mapped(path, start, shape, dtype, "brc"),
+            None if waves is None else np.array(waves),
+            plain=True,
+        )
+
+    def write(self, cube, path, stored, encoding):
+        waves = None if cube.wavelengths is None else cube.wavelengths.tolist()
+        said = {"plain": stored.shape, "dtype": stored.dtype.str, "wavelengths": waves}
+        path.write_bytes(json.dumps(said).encode() + b"\\n" + stored.tobytes())
+'''
+
+
+@pytest.fixture
+def install(tmp_path_factory, monkeypatch):
+    """Make a package with an entry point known to this process."""
+
+    def made(source: str, point: str) -> None:
+        folder = tmp_path_factory.mktemp("outside")
+        (folder / "their_format.py").write_text(source)
+        info = folder / "their_format-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their_format\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[hyperdlw.formats]\n{point}\n")
+        monkeypatch.syspath_prepend(folder)
+        monkeypatch.delitem(__import__("sys").modules, "their_format", raising=False)
+        scan_entry_points.cache_clear()
+
+    yield made
+    monkeypatch.undo()
+    scan_entry_points.cache_clear()
+
+
+def test_an_outside_format_from_the_command_line(hyperdlw, install, noisy, tmp_path, monkeypatch):
+    install(OUTSIDE, "plain = their_format:Plain")
+    scene = io.open_cube(noisy)
+    waves = np.linspace(400.0, 900.0, scene.bands)
+    source = tmp_path / "scene.plain"
+    io.save_cube(type(scene)(scene.data, scene.valid, waves), source)
+    facts = json.loads(hyperdlw("info", source, "--json").out)
+    assert facts["format"] == "plain"
+    assert facts["wavelengths"] == [400.0, 900.0]
+    # By content, under any name; and to the last bit through another format.
+    source.rename(tmp_path / "scene.xyz")
+    assert hyperdlw("convert", tmp_path / "scene.xyz", tmp_path / "a.npz").code == 0
+    np.testing.assert_array_equal(io.open_cube(tmp_path / "a.npz").data, scene.data)
+    assert hyperdlw("convert", tmp_path / "a.npz", source).code == 0
+    np.testing.assert_array_equal(io.open_cube(source).wavelengths, waves)
+    # Whole and in strips, as if the process itself took no memory.
+    for name in ("BASE", "NETWORK", "RESERVE"):
+        monkeypatch.setattr(plan, name, 0)
+    options = ("-m", "nn", "-w", "precision", "--range", "0,1")
+    for out, more in (("b.plain", ()), ("c.plain", ("--memory", "150K"))):
+        ran = hyperdlw("denoise", source, tmp_path / out, *options, *more)
+        assert ran.code == 0, ran.err
+    whole, strips = (io.open_cube(tmp_path / name) for name in ("b.plain", "c.plain"))
+    assert whole.encoding.format == strips.encoding.format == "plain"
+    assert whole.data.std() < scene.data.std()
+    np.testing.assert_allclose(strips.data, whole.data, atol=1e-5)
+
+
+@pytest.mark.parametrize("point", ["other = their_format:Plain", "plain = their_format:json"])
+def test_a_wrong_entry_point_is_named(install, noisy, point):
+    install(OUTSIDE, point)
+    with pytest.raises(BadOption, match="mend or remove that package"):
+        io.open_cube(noisy)
