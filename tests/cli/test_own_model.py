@@ -3,44 +3,85 @@
 from __future__ import annotations
 
 import json
-from types import ModuleType, SimpleNamespace
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
+from outside import Package
 
-from hyperdlw import models
 from hyperdlw.io import save_cube
 from hyperdlw.networks import files as store
-from hyperdlw.solver.operators import COL, ROW, gradient
-from hyperdlw.solver.penalties import GROUP
-from hyperdlw.solver.solve import Model, Schedule, term
 from hyperdlw.testbed import scenes
 
-# --- the other package: the whole model
+FUNCTION = '''
+from hyperdlw.solver import COL, ROW, Model, Schedule, gradient, term
+from hyperdlw.solver.penalties import GROUP
 
 
-def isotropic(shape, strength: float = 1.0) -> Model:
+def build(shape, strength=1.0):
     """Smooth in space: 0.1 sum of the lengths of the gradients."""
     return Model(
         terms=(term(GROUP, gradient(ROW, COL), strength=0.1 * strength),),
         schedule=Schedule(steps=10, mu=0.1, growth=1.05),
     )
+'''
+MODULE = f"""{FUNCTION}
+
+def original(shape, strength=1.0):
+    return build(shape, 2 * strength)
+"""
 
 
-# ---
+def make_package(folder: Path, kind: str) -> Package:
+    source, target = (FUNCTION, "own_model:build") if kind == "function" else (MODULE, "own_model")
+    return Package(folder, {"own_model": source}, {"hyperdlw.models": {"isotropic": target}})
 
 
 @pytest.fixture(params=["function", "module"])
-def installed(request, monkeypatch) -> str:
+def installed(request, tmp_path_factory) -> Iterator[str]:
     """The entry point may name a build function, or a module with ``build``."""
-    given = isotropic
-    if request.param == "module":
-        given = ModuleType("package.model")
-        given.build = isotropic
-        given.original = lambda shape, strength=1.0: isotropic(shape, 2 * strength)
-    point = SimpleNamespace(name="isotropic", load=lambda: given)
-    monkeypatch.setattr(models, "entry_points", lambda group: [point])
-    return request.param
+    with make_package(tmp_path_factory.mktemp("outside"), request.param).installed():
+        yield request.param
+
+
+def test_a_process_of_its_own_whole_and_in_strips(tmp_path: Path) -> None:
+    package = make_package(tmp_path, "module")
+    np.save(tmp_path / "in.npy", np.random.default_rng(0).random((500, 600, 4), np.float32))
+    found = {}
+    for memory in ("2G", "420M"):
+        out = f"{memory}.npy"
+        options = ("-m", "isotropic", "-w", "uniform", "--memory", memory, "--json")
+        ran = package.run("denoise", "in.npy", out, *options)
+        assert ran.returncode == 0, ran.stderr
+        report = json.loads(ran.stdout)
+        assert report["steps"] == 10
+        assert (report["tiling"] is None) == (memory == "2G")
+        found[memory] = np.load(tmp_path / out)
+    assert np.abs(found["2G"] - found["420M"]).max() <= 1e-5 * np.abs(found["2G"]).max()
+
+
+METHOD = '''
+def run(y, *, rank=None, seed=0):
+    """Mean: every pixel of a band becomes its mean."""
+    return y.mean((1, 2), keepdim=True).expand_as(y).contiguous()
+'''
+
+
+def test_a_published_method_of_another_package(hyperdlw, noisy: Path, tmp_path: Path) -> None:
+    package = Package(tmp_path, {"own_mean": METHOD}, {"hyperdlw.models": {"mean": "own_mean"}})
+    with package.installed():
+        ran = hyperdlw("denoise", noisy, tmp_path / "out.npy", "-m", "mean", "--json")
+        assert ran.code == 0, ran.err
+        assert json.loads(ran.out)["weights"] == "none"
+        refused = hyperdlw("denoise", noisy, tmp_path / "b.npy", "-m", "mean", "--strength", "2")
+        assert "no strength" in refused.err
+    data = np.load(tmp_path / "out.npy")
+    assert float(np.ptp(data, axis=(0, 1)).max()) < 1e-5
+    assert (
+        "there is no model 'mean'"
+        in hyperdlw("denoise", noisy, tmp_path / "c.npy", "-m", "mean").err
+    )
 
 
 def test_list_and_denoise(hyperdlw, installed, noisy, tmp_path):

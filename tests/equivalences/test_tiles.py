@@ -14,8 +14,8 @@ from hyperdlw.errors import BadOption, OutOfResources
 from hyperdlw.networks.dlwnet import DLWnet3d
 from hyperdlw.pipeline import in_strips as large
 from hyperdlw.pipeline import plan as tiles
-from hyperdlw.pipeline.journal import Array
 from hyperdlw.pipeline.run import denoise
+from hyperdlw.solver.disk_array import DiskArray
 from hyperdlw.solver.penalties import GRADIENT, tv_prox
 from hyperdlw.solver.solve import Model, Problem, Schedule, Term, Whole, solve
 from hyperdlw.solver.strip_pieces import Setting, staged
@@ -186,7 +186,7 @@ def test_all_steps_in_double_precision(tmp_path, model):
     w = torch.from_numpy(rng.uniform(0.5, 1.5, clean.shape))
     built = models.build(model, y.shape)
     whole = solve(Problem(built, y, w))
-    arrays = [Array(tmp_path / n, tuple(y.shape), "float64").make() for n in "yw"]
+    arrays = [DiskArray(tmp_path / n, tuple(y.shape), "float64").make() for n in "yw"]
     for array, values in zip(arrays, (y, w), strict=True):
         array.write(slice(None), values)
     (tmp_path / "state").mkdir()
@@ -208,9 +208,7 @@ def test_own_models_are_blended(cube, monkeypatch):
         schedule = Schedule(10, 1.0)
         return Model((Term(prox),), schedule, central="data", output=0)
 
-    entry = models.Entry("own", build, None, "", False, False, None)
-    known = models.registry() | {"own": entry}
-    monkeypatch.setattr(models, "registry", lambda: known)
+    monkeypatch.setitem(models.REGISTRY.built_in, "own", build)
     clean = scenes.synthetic(4, 150, 20, rng=np.random.default_rng(7)).data
     noisy = Cube.from_array(noise.case(1, clean, np.random.default_rng(8), affected=1).y)
     whole = denoise(noisy, model="own", weights="precision", range=(0, 1))

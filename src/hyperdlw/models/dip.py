@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import BadOption
-from ..networks import MULTIPLE, SkipNet, reflect_to
+from ..networks import MULTIPLE, SkipNet, files, reflect_to
 from ..solver import Model, Problem, Schedule, Solution, State, Watch, soft
 from ..testbed import psnr
 
@@ -46,6 +46,11 @@ def build(shape: Sequence[int], strength: float = 1.0) -> Model:
 def original(shape: Sequence[int], strength: float = 1.0) -> Model:
     """S2DIP as published: the same network with a term for sparse noise in place of weights."""
     return _model(strength, sparse=True)
+
+
+def count_parameters(bands: int) -> int:
+    """Parameters of the network that is fitted to an image of so many bands."""
+    return files.count_parameters(SkipNet, bands=bands)
 
 
 def usual(weighted: bool) -> int:

@@ -1,90 +1,227 @@
-"""The registry of models: a name, and functions (shape, strength, ...) -> Model.
+"""The one registry of what ``model=`` may name: models of the solver, and published methods.
 
-``build`` is the weighted version, for every kind of weights; ``original`` the published one with its own
-data term and parameters, where there is one.
+A model takes weights. A published method is a model with a ``method`` of its own: it takes no weights,
+strength or schedule, and is built, solved and reported like any other. A network file
+(``x.safetensors``) is a published method too.
+
+Packages add entries through the entry point ``hyperdlw.models``: a function ``build(shape, strength)``;
+a module with ``build``, and ``original`` or ``BANDS`` where it has them; or a module with ``run(y)``,
+a published method.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
-from types import ModuleType
-from typing import Any
+from typing import Literal
 
-from ..errors import BadOption, unknown_name
+from ..errors import BadOption
+from ..io import Entry, Registry
+from ..networks import files
 from ..solver import Model
 from . import ctv, dip, e3dtv, lrtfdfr, lrtv, nn, pnp, svtv, tv, tvs
-from .denoisers.catalogue import Spec
+from .denoisers.catalogue import Spec, resolve, resolve_grey, trained
+from .published import fasthymix, hyres, lrmr, nmog
+from .published.method import Run, TrainedNetwork, model_with_method
 
 Build = Callable[..., Model]
 """(band, row, col) and a strength (1 = the published setting, larger = smoother) -> Model.
 
-A model with a rank takes the keyword ``rank``, an int or None (the published value)."""
+A model with a rank takes the keyword ``rank``, an int or None (the published value); one that uses a
+denoiser takes the keyword ``denoiser``."""
+
+Kind = Literal["model", "published"]
+
+FREE = frozenset({"weights", "strength", "schedule"})
+"""What every model takes and no published method does."""
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A model: how it is built, and what it takes.
+class ModelEntry(Entry):
+    """A model or a published method: how it is built, and what it takes.
 
     Attributes:
-        build: the weighted version.
-        original: the published version, or None.
+        takes: some of "weights", "strength", "schedule", "rank", "denoiser", "original".
+        original: builds the published version of a model, with its own data term; or None.
         summary: what it says about a clean image, in one line.
-        takes_rank, takes_denoiser: whether ``build`` has the keyword ``rank``, ``denoiser``.
         bands: the only number of bands it is for, or None.
+        denoiser: the denoiser it uses unless another one is chosen; None: it uses none.
+        network: name or file of the trained network that it is, or None.
+        count_fitted: bands -> number of parameters that are fitted to the image, or None.
     """
 
-    name: str
-    build: Build
-    original: Build | None
-    summary: str
-    takes_rank: bool
-    takes_denoiser: bool
-    bands: int | None
+    original: Build | None = None
+    summary: str = ""
+    bands: int | None = None
+    denoiser: Spec | None = None
+    network: str | None = None
+    count_fitted: Callable[[int], int] | None = None
+
+    @property
+    def takes_rank(self) -> bool:
+        return "rank" in self.takes
+
+    @property
+    def takes_denoiser(self) -> bool:
+        return "denoiser" in self.takes
+
+    def list_networks(self, denoiser: Spec | None = None) -> dict[str, str]:
+        """SHA-256 of every trained network behind the model, by name."""
+        if self.network is not None:
+            return {self.name: files.load_rival(self.network).sha256}
+        used = denoiser or self.denoiser
+        sha256 = "" if used is None else trained(used)[1]
+        return {str(used): sha256} if sha256 else {}
+
+    def count_parameters(self, bands: int, denoiser: Spec | None = None) -> int:
+        """Parameters of the networks behind the model, for images of so many bands.
+
+        >>> [REGISTRY[name].count_parameters(31) for name in ("pnp", "dip", "tv", "hsid-cnn")]
+        [128644, 1687531, 0, 399161]
+        """
+        if self.count_fitted is not None:
+            return self.count_fitted(bands)
+        if self.network in files.RIVALS:
+            rival = files.RIVALS[self.network]
+            return files.count_parameters(rival, **rival.sizes_for(bands))
+        if self.network is not None:
+            return sum(p.numel() for p in files.load_rival(self.network).net.parameters())
+        used = denoiser or self.denoiser
+        return 0 if used is None else trained(used)[0]
 
 
-def _entry(name: str, given: Any) -> Entry:
-    """An entry from a build function, or from a module with ``build``, ``original`` and ``BANDS``."""
-    module = isinstance(given, ModuleType)
-    build: Build = given.build if module else given
-    return Entry(
+def _make_entry(name: str, given: object) -> ModelEntry:
+    """An entry from a module, a build function, or a trained network."""
+    run = given if isinstance(given, TrainedNetwork) else getattr(given, "run", None)
+    if run is not None:
+        return _published_entry(name, run)
+    build = getattr(given, "build", None) or given
+    assert callable(build)
+    original = getattr(given, "original", None)
+    keywords = inspect.signature(build).parameters
+    optional = {"rank", "denoiser"} & set(keywords)
+    return ModelEntry(
         name,
         build,
-        getattr(given, "original", None),
-        ((build.__doc__ or "").strip().splitlines() or [""])[0],
-        "rank" in inspect.signature(build).parameters,
-        "denoiser" in inspect.signature(build).parameters,
+        "model",
+        FREE | optional | ({"original"} if original is not None else set()),
+        original,
+        _first_line(build),
         getattr(given, "BANDS", None),
+        keywords["denoiser"].default if "denoiser" in optional else None,
+        count_fitted=getattr(given, "count_parameters", None),
     )
 
 
-_BUILT_IN: dict[str, Any] = {
-    "nn": nn,
-    "tv": tv,
-    "tvs": tvs,
-    "lrtv": lrtv,
-    "e3dtv": e3dtv,
-    "lrtfdfr": lrtfdfr,
-    "ctv": ctv,
-    "svtv": svtv,
-    "pnp": pnp,
-    "pnp-hqs": pnp.build_hqs,
-    "dip": dip,
-}
+def _published_entry(name: str, run: Run) -> ModelEntry:
+    keywords = inspect.signature(run).parameters
+    optional = {"rank", "denoiser"} & set(keywords)
+    network = run.name if isinstance(run, TrainedNetwork) else None
+    return ModelEntry(
+        name,
+        model_with_method(run),
+        "published",
+        frozenset(optional),
+        None,
+        run.summary if isinstance(run, TrainedNetwork) else _first_line(run),
+        None,
+        keywords["denoiser"].default if "denoiser" in optional else None,
+        network,
+    )
 
 
-def registry() -> dict[str, Entry]:
-    """Every model by name: ours, then those of installed packages (entry point hyperdlw.models)."""
-    found = {name: _entry(name, module) for name, module in _BUILT_IN.items()}
-    for point in entry_points(group="hyperdlw.models"):
-        if point.name not in found:
-            found[point.name] = _entry(point.name, point.load())
-    return found
+def _first_line(function: Callable[..., object]) -> str:
+    return ((function.__doc__ or "").strip().splitlines() or [""])[0]
 
 
-def build(
+REGISTRY: Registry[ModelEntry] = Registry(
+    "model",
+    "hyperdlw.models",
+    {
+        "nn": nn,
+        "tv": tv,
+        "tvs": tvs,
+        "lrtv": lrtv,
+        "e3dtv": e3dtv,
+        "lrtfdfr": lrtfdfr,
+        "ctv": ctv,
+        "svtv": svtv,
+        "pnp": pnp,
+        "pnp-hqs": pnp.build_hqs,
+        "dip": dip,
+        "lrmr": lrmr,
+        "nmog": nmog,
+        "hyres": hyres,
+        "fasthymix": fasthymix,
+        **{name: TrainedNetwork(name) for name in files.RIVALS},
+    },
+    _make_entry,
+)
+"""Everything ``model=`` may name, apart from network files."""
+
+
+def list_models(kind: Kind | None = None) -> dict[str, ModelEntry]:
+    """Every entry by name, or those of one kind.
+
+    >>> list(list_models("published"))
+    ['lrmr', 'nmog', 'hyres', 'fasthymix', 'hsid-cnn', 'hsi-denet']
+    """
+    return {name: e for name, e in REGISTRY.items() if kind in (None, e.kind)}
+
+
+def find_model(
+    name: str,
+    *,
+    original: bool = False,
+    rank: int | str | None = None,
+    denoiser: Spec | None = None,
+    given: Collection[str] = (),
+) -> ModelEntry:
+    """The entry of a name or a network file, after checking that it takes what is asked for.
+
+    Args:
+        original: the published version is asked for.
+        rank, denoiser: as chosen by the user; None: not chosen.
+        given: which of "weights", "strength", "schedule" the user has chosen.
+    """
+    if name.endswith(".safetensors") and name not in REGISTRY:
+        entry = _make_entry(name, TrainedNetwork(name))
+    else:
+        entry = REGISTRY.find(name)
+    if "weights" in given and "weights" not in entry.takes:
+        raise BadOption(f"the model '{name}' takes no weights; leave them out")
+    for option in ("strength", "schedule"):
+        if option in given and option not in entry.takes:
+            raise BadOption(f"the model '{name}' has no {option} to choose; leave it out")
+    if original and entry.original is None:
+        raise BadOption(
+            f"the model '{name}' has no original version; use weights 'uniform', or one of "
+            + _those_that_take("original")
+        )
+    for option, value in (("rank", rank), ("denoiser", denoiser)):
+        if value is not None and option not in entry.takes:
+            raise BadOption(
+                f"the model '{name}' has no {option} to choose (models that have: "
+                f"{_those_that_take(option)})"
+            )
+    if isinstance(rank, str) and entry.kind == "published":
+        raise BadOption(f"the model '{name}' takes a whole number as rank, not '{rank}'")
+    if isinstance(rank, str) and rank != "auto":
+        raise BadOption(f"rank must be a whole number or 'auto', not '{rank}'")
+    if isinstance(rank, int) and rank < 1:
+        raise BadOption(f"rank must be at least 1, not {rank}")
+    if denoiser is not None and not callable(denoiser):
+        # A wrong name is refused before any work is done.
+        (resolve if entry.kind == "model" else resolve_grey)(denoiser)
+    return entry
+
+
+def _those_that_take(option: str) -> str:
+    return ", ".join(e.name for e in REGISTRY.values() if option in e.takes)
+
+
+def build_model(
     name: str,
     shape: Sequence[int],
     strength: float = 1.0,
@@ -96,16 +233,17 @@ def build(
     """The model ``name`` for images of ``shape`` (..., band, row, col).
 
     Args:
+        strength: 1 is the published setting; larger is smoother.
         original: the published version with its own data term, to be used with w = 1.
         rank: for models that have one; None is the published value.
         denoiser: for models that use one; None is the shipped one.
 
-    >>> build("tv", (31, 64, 64)).schedule.steps
+    >>> build_model("tv", (31, 64, 64)).schedule.steps
     20
-    >>> build("lrtv", (31, 64, 64), original=True).fidelity.name
+    >>> build_model("lrtv", (31, 64, 64), original=True).fidelity.name
     'l1'
     """
-    entry = find(name, original=original, rank=rank, denoiser=denoiser)
+    entry = find_model(name, original=original, rank=rank, denoiser=denoiser)
     if not strength > 0:
         raise BadOption(f"strength must be positive (1 is the published setting), not {strength}")
     shape = tuple(shape[-3:])
@@ -116,34 +254,14 @@ def build(
     if rank is not None and rank > shape[0]:
         raise BadOption(f"a rank of {rank} is more than the {shape[0]} bands there are")
     chosen = {"rank": rank, "denoiser": denoiser}
-    return make(shape, strength, **{k: v for k, v in chosen.items() if v is not None})
+    built: Model = make(shape, strength, **{k: v for k, v in chosen.items() if v is not None})
+    return built
 
 
-def find(
-    name: str,
-    *,
-    original: bool = False,
-    rank: int | str | None = None,
-    denoiser: Spec | None = None,
-) -> Entry:
-    """The entry of a model, after checking that it has what is asked for."""
-    entries = registry()
-    if name not in entries:
-        raise unknown_name("model", name, entries)
-    entry = entries[name]
-    if original and entry.original is None:
-        have = ", ".join(e.name for e in entries.values() if e.original is not None)
-        raise BadOption(
-            f"the model '{name}' has no original version; use weights 'uniform', or one of {have}"
-        )
-    if rank is not None and not entry.takes_rank:
-        have = ", ".join(e.name for e in entries.values() if e.takes_rank)
-        raise BadOption(f"the model '{name}' has no rank to choose (models that have: {have})")
-    if denoiser is not None and not entry.takes_denoiser:
-        have = ", ".join(e.name for e in entries.values() if e.takes_denoiser)
-        raise BadOption(f"the model '{name}' has no denoiser to choose (models that have: {have})")
-    if isinstance(rank, str) and rank != "auto":
-        raise BadOption(f"rank must be a whole number or 'auto', not '{rank}'")
-    if isinstance(rank, int) and rank < 1:
-        raise BadOption(f"rank must be at least 1, not {rank}")
-    return entry
+# Names of before, until every call is moved.
+build, find = build_model, find_model
+
+
+def registry() -> dict[str, ModelEntry]:
+    """The models that take weights."""
+    return list_models("model")

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialised
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import BadFile, BadModel, BadOption, unknown_name
 from ..io import atomic
@@ -47,6 +47,16 @@ DENOISERS: dict[str, Callable[..., DenoiserNet]] = {
     **{name: partial(SERT, variant=name) for name in VARIANTS},
 }
 """Architectures of Gaussian denoisers."""
+
+
+def count_parameters(architecture: Callable[..., nn.Module], **sizes: int) -> int:
+    """The number of trained parameters of an architecture.
+
+    >>> count_parameters(DLWnet3d)
+    113281
+    """
+    with torch.device("meta"):
+        return sum(p.numel() for p in architecture(**sizes).parameters())
 
 
 @dataclass(frozen=True)

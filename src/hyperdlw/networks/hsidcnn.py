@@ -57,6 +57,8 @@ class HSIDCNN(nn.Module):
     399161
     """
 
+    summary = "HSID-CNN: a network that restores a band from itself and 24 neighbours."
+
     def __init__(self, neighbours: int = 24) -> None:
         super().__init__()
         self.config: dict[str, Any] = {"architecture": "hsid-cnn", "neighbours": neighbours}
@@ -70,6 +72,11 @@ class HSIDCNN(nn.Module):
         self.heads = nn.ModuleList(nn.Conv2d(WIDTH, HEAD, 3, padding=1) for _ in TAPS)
         self.last = nn.Conv2d(len(TAPS) * HEAD, 1, 3, padding=1)
         _initialise(self)
+
+    @staticmethod
+    def sizes_for(bands: int) -> dict[str, int]:
+        """Arguments of a network for images of so many bands: it takes any number."""
+        return {}
 
     def correction(self, band: Tensor, around: Tensor) -> Tensor:
         """What is added to bands (n, 1, row, col) with neighbours (n, K, row, col)."""

@@ -24,6 +24,8 @@ class HSIDeNet(nn.Module):
     2767680
     """
 
+    summary = "HSI-DeNet: a deep network for a fixed number of bands (31)."
+
     def __init__(self, channels: int = 31) -> None:
         super().__init__()
         self.config: dict[str, Any] = {"architecture": "hsi-denet", "channels": channels}
@@ -39,6 +41,11 @@ class HSIDeNet(nn.Module):
         layers.append(nn.Conv2d(WIDTHS[-1], channels, 3, padding=1, bias=False))
         self.layers = nn.Sequential(*layers)
         _initialise(self)
+
+    @staticmethod
+    def sizes_for(bands: int) -> dict[str, int]:
+        """Arguments of a network for images of so many bands."""
+        return {"channels": bands}
 
     def forward(self, y: Tensor) -> Tensor:
         if y.shape[-3] != self.channels:

@@ -1,6 +1,4 @@
-from .registry import Entry as Entry
-from .registry import Run as Run
-from .registry import check_denoiser as check_denoiser
+from .method import Run as Run
 from .registry import check_options as check_options
 from .registry import find as find
 from .registry import is_rival as is_rival
