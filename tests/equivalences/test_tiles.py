@@ -235,7 +235,7 @@ def test_what_was_not_measured_stays_or_is_filled(cube):
 
 
 def test_ramps_add_up():
-    plan = tiles.Plan("blended", (1, 70, 5), 23, 8, False, 0, 0, 0, 0.0)
+    plan = tiles.Plan((1, 70, 5), 23, 8, False, "blended", 0, 0, 0, 0.0)
     total, owned = np.zeros(70), np.zeros(70, int)
     for i in plan.strips:
         window = plan.window(i)
