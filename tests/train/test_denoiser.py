@@ -42,10 +42,10 @@ def test_resumed_is_uninterrupted(
 ) -> None:
     data = {"held_out": {"scene1": cubes["scene1"]}}
     rest = {"scene0": cubes["scene0"]}
-    whole = train_denoiser(TINY, photographs, rest, tmp_path / "a", **data)
+    whole = train_denoiser(TINY, rest, tmp_path / "a", photographs=photographs, **data)
     for _ in range(TINY.steps):  # the time is over after every step
         parts = train_denoiser(
-            TINY, photographs, rest, tmp_path / "b", resume=True, minutes=0.0, **data
+            TINY, rest, tmp_path / "b", photographs=photographs, resume=True, minutes=0.0, **data
         )
     a, b = (store.load_denoiser(p) for p in (whole, parts))
     assert a.card["steps"] == b.card["steps"] == 6
@@ -57,7 +57,7 @@ def test_resumed_is_uninterrupted(
         [json.loads(x) for x in (tmp_path / f / "log.jsonl").read_text().splitlines()] for f in "ab"
     ]
     assert [x["loss"] for x in logs[0]] == [x["loss"] for x in logs[1]]
-    other = train_denoiser(replace(TINY, seed=1), photographs, rest, tmp_path / "c")
+    other = train_denoiser(replace(TINY, seed=1), rest, tmp_path / "c", photographs=photographs)
     assert other.read_bytes() != whole.read_bytes()
 
 
@@ -67,7 +67,7 @@ def test_training_lowers_the_error(
     recipe = replace(
         TINY, steps=200, warmup=100, filters=24, patch=20, batch=8, components=3, average=0.0
     )
-    net = store.load_denoiser(train_denoiser(recipe, photographs, cubes, tmp_path)).net
+    net = store.load_denoiser(train_denoiser(recipe, cubes, tmp_path, photographs=photographs)).net
     clean = torch.from_numpy(cubes["scene0"])
     noise = 0.2 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
     left = net(clean + noise, torch.tensor(0.2)) - clean

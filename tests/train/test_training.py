@@ -189,7 +189,8 @@ def test_killed_at_random_moments_equals_uninterrupted(
     recipe.write_text(
         "name='k'\nsources=['tv']\nfilters=4\npatch=8\nbatch=2\nsteps=400\nwarmup=2\nrate=0.01\n"
     )
-    command = [sys.executable, "-m", "hyperdlw.train", str(recipe), "--data", str(folder), "--out"]
+    command = [sys.executable, "-m", "hyperdlw.app.cli.main", "train", str(recipe)]
+    command += ["--data", str(folder), "--out"]
     tail = ["--resume", "--checkpoint-minutes", "0.0", "--threads", "1"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     rng = np.random.default_rng(7)
@@ -227,7 +228,7 @@ def test_torchrun_equals_a_single_process(folder: Path, tmp_path: Path) -> None:
         "name='d'\nsources=['nn','tv']\nfilters=4\npatch=8\nbatch=4\nsteps=4\nwarmup=1\n"
     )
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    base = ["hyperdlw.train", str(recipe), "--data", str(folder), "--out"]
+    base = ["hyperdlw.app.cli.main", "train", str(recipe), "--data", str(folder), "--out"]
     one = [sys.executable, "-m", *base, str(tmp_path / "one")]
     two = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
     two += ["29547", "-m", *base, str(tmp_path / "two")]

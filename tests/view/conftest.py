@@ -17,11 +17,10 @@ pytest.importorskip("uvicorn", reason="pip install 'hyperdlw[view]'")
 
 import uvicorn
 
-from hyperdlw import Cube, open_cube, save_cube
+from hyperdlw import Cube, open_cube, pipeline, save_cube
 from hyperdlw.app.page.choices import Choices, list_choices
 from hyperdlw.app.page.server import Server, build_app, listen
 from hyperdlw.app.page.session import Session
-from hyperdlw.pipeline import run as denoising
 from hyperdlw.testbed import scenes
 
 TOKEN = "a-token-for-tests"
@@ -64,7 +63,7 @@ class Gate:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch, session: Session) -> Iterator[Gate]:
     held = Gate(threading.Event(), threading.Event())
-    real = denoising.denoise
+    real = pipeline.denoise
 
     def slow(cube: Cube, *, watch: Callable[[Any], None], **rest: Any) -> Any:
         def step(state: Any) -> None:
@@ -77,7 +76,7 @@ def gate(monkeypatch: pytest.MonkeyPatch, session: Session) -> Iterator[Gate]:
 
         return real(cube, watch=step, **rest)
 
-    monkeypatch.setattr(denoising, "denoise", slow)
+    monkeypatch.setattr(pipeline, "denoise", slow)
     yield held
     held.opened.set()
 

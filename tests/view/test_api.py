@@ -205,13 +205,13 @@ def test_cancel_keeps_the_last_result(client, session, gate):
 
 
 def test_job_that_fails_says_why(client, session, monkeypatch):
+    from hyperdlw import pipeline
     from hyperdlw.errors import BadInput
-    from hyperdlw.pipeline import run as denoising
 
     def broken(*given, **named):
         raise BadInput("the cube is made of cheese")
 
-    monkeypatch.setattr(denoising, "denoise", broken)
+    monkeypatch.setattr(pipeline, "denoise", broken)
     client.post("api/job", json=JOB)
     session.job.thread.join(60)
     job = client.get("api/status").json()["job"]

@@ -2,6 +2,7 @@ from .curves import draw_curves as draw_curves
 from .denoiser import DenoiserRecipe as DenoiserRecipe
 from .denoiser import load_photographs as load_photographs
 from .denoiser import train_denoiser as train_denoiser
+from .loop import Figures as Figures
 from .loop import train as train
 from .patches import F32 as F32
 from .recipe import Plan as Plan

@@ -116,18 +116,18 @@ def load_photographs(folder: str | Path) -> list[F32]:
 
 def train_denoiser(
     recipe: DenoiserRecipe,
-    photographs: Sequence[F32],
     cubes: Mapping[str, F32],
     out: str | Path,
     *,
+    photographs: Sequence[F32],
     held_out: Mapping[str, F32] | None = None,
     **how: Unpack[How],
 ) -> Path:
     """Train a Gaussian denoiser and write ``out/<name>.safetensors``; returns its path.
 
     Args:
-        photographs: grey images in [0, 1].
         cubes, held_out: clean cubes (band, row, col) in [0, 1] to train and to validate on.
+        photographs: grey images in [0, 1].
         how: see :class:`hyperdlw.train.loop.How`.
     """
 

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypedDict, Unpack
 
@@ -37,6 +37,30 @@ class TrainingStopped(DlwError):
     """The loss or its gradient stayed infinite; the message names the last good checkpoint."""
 
     exit_code = 3
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What is known about a step after it: loss, norm of the gradient, steps skipped so far.
+
+    Attributes:
+        errors: further figures of the loss by name, such as the MSE of every source model.
+        psnr: PSNR of the validation by model (dB), after steps that had one.
+        seconds: time of the run so far.
+    """
+
+    step: int
+    loss: float
+    gradient: float
+    skipped: int
+    errors: Mapping[str, float]
+    psnr: Mapping[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def to_json(self) -> str:
+        """One line of the log."""
+        line = {k: v for k, v in asdict(self).items() if k not in ("errors", "psnr")}
+        return json.dumps({**line, **self.errors, **({"psnr": self.psnr} if self.psnr else {})})
 
 
 @dataclass
@@ -155,7 +179,7 @@ class Training:
         """PSNR of the averaged network on held-out crops."""
         return validate(self.averaged(), pairs, self.recipe)
 
-    def advance(self, patches: Any) -> dict[str, float]:
+    def advance(self, patches: Any) -> Figures:
         """One optimiser step; returns the figures of the log."""
         r = self.recipe
         rank, world = _place()
@@ -187,14 +211,8 @@ class Training:
             self.skipped += 1
             self.bad_in_a_row += 1
         self.step += 1
-        log = {
-            "step": self.step,
-            "loss": float(figures[0]),
-            "gradient": norm,
-            "skipped": self.skipped,
-        }
-        log |= {name: float(e) for name, e in zip(self.figures, figures[1:], strict=True)}
-        return log
+        errors = {name: float(e) for name, e in zip(self.figures, figures[1:], strict=True)}
+        return Figures(self.step, float(figures[0]), norm, self.skipped, errors)
 
 
 def _place() -> tuple[int, int]:
@@ -243,7 +261,7 @@ class How(TypedDict, total=False):
     resume: bool
     checkpoint_minutes: float
     minutes: float | None
-    report: Callable[[dict[str, Any]], None] | None
+    report: Callable[[Figures], None] | None
 
 
 @dataclass(frozen=True)
@@ -328,7 +346,7 @@ def advance(
     *,
     checkpoint_minutes: float,
     minutes: float | None,
-    report: Callable[[dict[str, Any]], None] | None,
+    report: Callable[[Figures], None] | None,
 ) -> None:
     """Step until the recipe or the time is over, with log, validation and checkpoints in ``out``."""
     chief = _place()[0] == 0
@@ -338,7 +356,7 @@ def advance(
     _trim_log(log_path, run.step, chief)
     started, saved, before = time.monotonic(), time.monotonic(), run.seconds
     while run.step < recipe.steps:
-        figures: dict[str, Any] = run.advance(patches)
+        figures = run.advance(patches)
         run.seconds = before + time.monotonic() - started
         if run.bad_in_a_row >= LIMIT_BAD:
             raise TrainingStopped(
@@ -350,11 +368,11 @@ def advance(
         last = over or run.step == recipe.steps
         if pairs and (run.step % recipe.validate == 0 or last):
             run.scores = run.validate(pairs)
-            figures["psnr"] = run.scores
+            figures = replace(figures, psnr=run.scores)
         if chief:
-            figures["seconds"] = round(run.seconds, 3)
+            figures = replace(figures, seconds=round(run.seconds, 3))
             with log_path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(figures) + "\n")
+                file.write(figures.to_json() + "\n")
             if report is not None:
                 report(figures)
             if last or time.monotonic() - saved > 60 * checkpoint_minutes:

@@ -11,11 +11,10 @@ import typer
 from ...errors import BadInput, BadOption
 from . import console
 from .options import (
-    AxesOption,
+    AS_STORED,
     In,
+    InputOptions,
     JsonOption,
-    KeyOption,
-    NodataOption,
     Out,
     OverwriteOption,
     QuietOption,
@@ -61,9 +60,7 @@ def noise(
     truth: Annotated[
         str | None, typer.Option("--truth", metavar="FILE.npz", help="Write the true noise.")
     ] = None,
-    key: KeyOption = None,
-    axes: AxesOption = None,
-    nodata: NodataOption = None,
+    reading: InputOptions = AS_STORED,
     overwrite: OverwriteOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -81,7 +78,7 @@ def noise(
     if truth is not None and Path(truth).suffix.lower() != ".npz":
         raise BadOption(f"the truth is written as .npz, not as {truth}")
     check_places([target, clean, truth], overwrite, source)
-    cube = io.open_cube(source, key=key, axes=axes, nodata=nodata)
+    cube = reading.open_cube(source)
     console.notes(cube, quiet)
     unit = minmax_range(cube.data, cube.valid).to_unit(np.where(cube.valid, cube.data, 0))
     unit = np.where(cube.valid, unit, np.float32(0))
@@ -122,19 +119,17 @@ def score(
             "--scale/--no-scale", help="Map both with the band limits of CLEAN to [0, 1]."
         ),
     ] = False,
-    key: KeyOption = None,
-    axes: AxesOption = None,
+    reading: InputOptions = AS_STORED,
     as_json: JsonOption = False,
 ) -> None:
     """Compare with the clean cube.
 
     PSNR with peak 1, SSIM, SAM and ERGAS of a restored cube.
     """
-    from ... import io
     from ...testbed import metrics
 
-    a = io.open_cube(clean, key=key, axes=axes)
-    b = io.open_cube(restored, key=key, axes=axes)
+    a = reading.open_cube(clean)
+    b = reading.open_cube(restored)
     values, others = _comparable(clean, a, restored, b, scale)
     found = metrics.scores(values, others, valid=a.valid)
     if as_json:
@@ -189,9 +184,7 @@ def audit(
         typer.Option("--map", metavar="PNG", help="Draw how much every pixel was changed."),
     ] = None,
     range_: RangeOption = "auto",
-    key: KeyOption = None,
-    axes: AxesOption = None,
-    nodata: NodataOption = None,
+    reading: InputOptions = AS_STORED,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -199,14 +192,13 @@ def audit(
 
     Noise alone has mean 0, variance about 1 and no correlation of neighbours.
     """
-    from ... import io
     from ...pipeline import audit as look
     from ...pipeline import predict_weights
 
     check_places([picture], overwrite)
     limits = parse_range(range_)
-    a = io.open_cube(source, key=key, axes=axes, nodata=nodata)
-    b = io.open_cube(restored, key=key, axes=axes, nodata=nodata)
+    a = reading.open_cube(source)
+    b = reading.open_cube(restored)
     found = look(a, b, predict_weights(a, weights, range=limits), limits)
     if picture is not None:
         found.save_map(picture, overwrite=overwrite)

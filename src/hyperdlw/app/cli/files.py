@@ -1,16 +1,21 @@
-"""Commands about files: ``hyperdlw info`` and ``hyperdlw convert``."""
+"""Commands about what there is: files (``info``, ``convert``, ``view``), models and networks."""
 
 from __future__ import annotations
 
-from typing import Any
+import secrets
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
 
+import typer
+
+from ...errors import BadOption, MissingDependency
 from . import console
 from .options import (
-    AxesOption,
+    AS_STORED,
     In,
+    InputOptions,
     JsonOption,
-    KeyOption,
-    NodataOption,
     Out,
     OverwriteOption,
     QuietOption,
@@ -20,15 +25,13 @@ from .options import (
 
 def info(
     source: In,
-    key: KeyOption = None,
-    axes: AxesOption = None,
-    nodata: NodataOption = None,
+    reading: InputOptions = AS_STORED,
     as_json: JsonOption = False,
 ) -> None:
     """Tell what a file holds, from its headers."""
     from ... import io
 
-    facts = io.describe(source, key=key, axes=axes, nodata=nodata)
+    facts = io.describe(source, **asdict(reading))
     if as_json:
         console.print_json(facts)
         return
@@ -69,9 +72,7 @@ def _first_name(wkt: str | None) -> str | None:
 def convert(
     source: In,
     target: Out,
-    key: KeyOption = None,
-    axes: AxesOption = None,
-    nodata: NodataOption = None,
+    reading: InputOptions = AS_STORED,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -83,7 +84,7 @@ def convert(
     from ...io import convert as run_convert
 
     check_places([target], overwrite, source)
-    done = run_convert(source, target, key=key, axes=axes, nodata=nodata, overwrite=overwrite)
+    done = run_convert(source, target, **asdict(reading), overwrite=overwrite)
     if as_json:
         facts = {"input": source, "output": target, "shape": done.shape, "dtype": done.dtype}
         console.print_json({**facts, "not_kept": done.lost, "notes": done.notes})
@@ -96,3 +97,146 @@ def convert(
         console.out.print(f"not kept: {item}", markup=False)
     size = " x ".join(map(str, done.shape))
     console.summary({"bands x rows x columns": size, "type": done.dtype, "output": target})
+
+
+def view(
+    source: In,
+    target: Annotated[
+        str | None, typer.Argument(metavar="OUT", help="Where 'Save' writes; else downloads.")
+    ] = None,
+    reading: InputOptions = AS_STORED,
+    overwrite: OverwriteOption = False,
+    port: Annotated[int, typer.Option("--port", help="0 takes any free one.")] = 0,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Only print the address.")
+    ] = False,
+) -> None:
+    """Look at a cube in the browser.
+
+    The cube, its weights and its restoration, in a page that only this machine can reach.
+    """
+    from ... import io
+
+    try:
+        import PIL  # noqa: F401
+
+        from ..page.server import serve
+    except ModuleNotFoundError as error:
+        raise MissingDependency(
+            f"the page needs the package {error.name}; get it with: pip install 'hyperdlw[view]'"
+        ) from None
+    from ..page.session import Session, check_memory
+
+    check_places([target], overwrite, source)
+    shape = io.describe(source, **asdict(reading))["shape"]
+    if shape is not None:
+        check_memory(shape, source)
+    cube = reading.open_cube(source)
+    if target is not None:
+        io.check_save(target, cube)
+    console.notes(cube, False)
+    session = Session(cube, Path(source).name, None if target is None else Path(target), overwrite)
+    del cube
+
+    def tell(address: str) -> None:
+        # Flushed by hand: whoever started this through a pipe waits for the line.
+        print(f"{address}  (Ctrl-C ends)", flush=True)
+
+    serve(session, secrets.token_urlsafe(18), port, not no_browser, tell)
+
+
+def models(as_json: JsonOption = False) -> None:
+    """List models, and rivals.
+
+    Models say what a clean image is and take weights; rivals are other methods, which do not.
+    """
+    from ...models import published as rivals
+    from ...models import registry
+
+    entries, others = registry(), rivals.registry()
+    if as_json:
+        console.print_json(
+            {
+                name: {
+                    "summary": e.summary,
+                    "original": e.original is not None,
+                    "rank": e.takes_rank,
+                    "denoiser": e.takes_denoiser,
+                    "bands": e.bands,
+                    "weights": True,
+                }
+                for name, e in entries.items()
+            }
+            | {
+                name: {"summary": r.summary, "parameters": r.parameters, "weights": False}
+                for name, r in others.items()
+            }
+        )
+        return
+    console.table(
+        ("model", "what it says about a clean image"),
+        [(e.name, e.summary) for e in entries.values()]
+        + [(r.name, r.summary) for r in others.values()],
+    )
+    console.out.print(
+        "rank to choose (--rank): "
+        + ", ".join(e.name for e in entries.values() if e.takes_rank)
+        + "; denoiser (--denoiser): "
+        + ", ".join(
+            [e.name for e in entries.values() if e.takes_denoiser]
+            + [r.name for r in others.values() if r.takes_denoiser]
+        )
+        + "; published version (--weights original): "
+        + ", ".join(e.name for e in entries.values() if e.original is not None)
+        + "; without weights: "
+        + ", ".join(others)
+    )
+
+
+def nets(as_json: JsonOption = False) -> None:
+    """List networks and other weights.
+
+    The networks inside the package, and the formulas that need none.
+    """
+    from ...networks import files as store
+    from ...weights import DEFAULT, FORMULAS
+
+    shipped = {name: store.load(name) for name in store.names()}
+    formulas = {k: (type(v).__doc__ or "").strip().splitlines()[0] for k, v in FORMULAS.items()}
+    if as_json:
+        cards = {k: {**v.card, "sha256": v.sha256} for k, v in shipped.items()}
+        console.print_json({"networks": cards, "formulas": formulas, "default": DEFAULT})
+        return
+    rows = []
+    for name, stored in shipped.items():
+        card = stored.card
+        through = "+".join(map(str, card.get("sources", []))) or "unknown models"
+        count = sum(p.numel() for p in stored.net.parameters())
+        bands = f", {stored.net.channels} bands only" if stored.net.channels else ""
+        note = " (default)" if name == DEFAULT else ""
+        rows.append((name, f"trained through {through}, {count} parameters{bands}{note}"))
+    console.table(("weights", "where they come from"), [*rows, *formulas.items()])
+    if not shipped:
+        console.out.print("no network is shipped with this build; see 'hyperdlw import-weights'")
+
+
+def import_weights(
+    checkpoint: Annotated[str, typer.Argument(metavar="FILE.pth", help="Released checkpoint.")],
+    target: Annotated[str, typer.Argument(metavar="OUT.safetensors", help="Network to write.")],
+    name: Annotated[str | None, typer.Option("--name", help="Name on the card.")] = None,
+    overwrite: OverwriteOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Read a released PyTorch checkpoint.
+
+    Turns one of the paper's authors, or of SERT, into a hyperdlw network; only tensors are read.
+    """
+    from ...networks import files as store
+
+    if Path(target).suffix != ".safetensors":
+        raise BadOption(f"a network is written as .safetensors, not as {target}")
+    check_places([target], overwrite)
+    net, card = store.import_any(checkpoint, name)
+    store.save(target, net, card, overwrite=overwrite)
+    if not quiet:
+        console.summary({"network": card["name"], "from": checkpoint, "output": target})

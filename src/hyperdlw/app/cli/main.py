@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -16,12 +16,12 @@ import typer
 from ... import __version__
 from ...errors import DlwError
 from . import console
-from .bench import register as register_bench
-from .commands import register as register_commands
-from .train import register as register_train
-from .train_denoiser import register as register_train_denoiser
-from .train_rival import register as register_train_rival
-from .view import register as register_view
+from .bench import bench
+from .experiments import audit, demo, noise, score
+from .files import convert, import_weights, info, models, nets, view
+from .options import expand_options
+from .restore import advise, denoise, weights
+from .train import train, train_denoiser, train_rival
 
 app = typer.Typer(
     name="hyperdlw",
@@ -56,17 +56,28 @@ def hyperdlw(
     """Hyperspectral denoising: variational models whose data term is weighted by a network."""
 
 
-# Every part brings its commands: each is a function (app) -> None.
-PARTS: tuple[Callable[[typer.Typer], None], ...] = (
-    register_commands,
-    register_train,
-    register_train_rival,
-    register_train_denoiser,
-    register_bench,
-    register_view,
+COMMANDS = (
+    denoise,
+    weights,
+    demo,
+    info,
+    advise,
+    convert,
+    models,
+    nets,
+    noise,
+    score,
+    audit,
+    import_weights,
+    train,
+    train_rival,
+    train_denoiser,
+    bench,
+    view,
 )
-for register in PARTS:
-    register(app)
+"""In the order of ``hyperdlw --help``; the name of a function is that of its command."""
+for command in COMMANDS:
+    app.command(command.__name__.replace("_", "-"))(expand_options(command))
 
 
 # --- errors

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,6 +19,7 @@ from ...errors import BadOption
 
 if TYPE_CHECKING:
     from ...cube import Cube
+    from ...io import CubeFile
     from ...pipeline import Range, Strength
 
 
@@ -77,13 +81,6 @@ RangeOption = Annotated[
         help="Values that become 0 and 1: of the signal, of the data, or given ('0,1').",
     ),
 ]
-KeyOption = Annotated[str | None, typer.Option("--key", help="Variable, where a file has several.")]
-AxesOption = Annotated[
-    str | None, typer.Option("--axes", help="Stored order of band, row, column, such as 'rcb'.")
-]
-NodataOption = Annotated[
-    float | None, typer.Option("--nodata", help="Stored value that means 'not measured'.")
-]
 MemoryOption = Annotated[
     str | None,
     typer.Option(
@@ -99,6 +96,61 @@ StrictOption = Annotated[
     bool,
     typer.Option("--strict", help="Exit with 3 and write nothing if the solver falls short."),
 ]
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """How a cube is read; the fields are options of every command that reads one."""
+
+    key: Annotated[
+        str | None, typer.Option("--key", help="Variable, where a file has several.")
+    ] = None
+    axes: Annotated[
+        str | None, typer.Option("--axes", help="Stored order of band, row, column, such as 'rcb'.")
+    ] = None
+    nodata: Annotated[
+        float | None, typer.Option("--nodata", help="Stored value that means 'not measured'.")
+    ] = None
+
+    def open_cube(self, path: str) -> Cube:
+        """The cube of a file, in memory."""
+        from ... import io
+
+        return io.open_cube(path, **asdict(self))
+
+    def open_source(self, path: str) -> AbstractContextManager[CubeFile]:
+        """A file whose cube is read window by window."""
+        from ... import io
+
+        return io.open_source(path, **asdict(self))
+
+
+AS_STORED = InputOptions()
+"""A cube is read as its file says."""
+
+
+def expand_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the fields of its dataclass arguments in their place, as options."""
+    own = inspect.signature(command, eval_str=True).parameters
+    kinds = {name: p.annotation for name, p in own.items()}
+    groups = {n: k for n, k in kinds.items() if isinstance(k, type) and is_dataclass(k)}
+    options: dict[str, inspect.Parameter] = {}
+    for name, parameter in own.items():
+        whole = {name: parameter}
+        options |= (
+            inspect.signature(groups[name], eval_str=True).parameters if name in groups else whole
+        )
+
+    @wraps(command)
+    def run(**given: object) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{f.name: given.pop(f.name) for f in fields(group)})
+        command(**given)
+
+    # typer reads the options of a command off its signature.
+    named = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in options.values()]
+    vars(run)["__signature__"] = inspect.Signature(named)
+    return run
 
 
 def check_places(paths: Sequence[str | None], overwrite: bool, source: str = "") -> None:

@@ -10,15 +10,14 @@ from ...errors import BadOption
 from ...models import defaults
 from . import console
 from .options import (
+    AS_STORED,
     AutoStrengthOption,
-    AxesOption,
     DenoiserOption,
     In,
+    InputOptions,
     JsonOption,
-    KeyOption,
     MemoryOption,
     ModelOption,
-    NodataOption,
     Out,
     OverwriteOption,
     QuietOption,
@@ -57,9 +56,7 @@ def denoise(
         typer.Option("--auto", help="Model, network and strength as 'hyperdlw advise' recommends."),
     ] = False,
     range: RangeOption = "auto",
-    key: KeyOption = None,
-    axes: AxesOption = None,
-    nodata: NodataOption = None,
+    reading: InputOptions = AS_STORED,
     seed: Annotated[int | None, typer.Option("--seed", help="Kept in the report.")] = None,
     overwrite: OverwriteOption = False,
     save_weights: Annotated[
@@ -98,10 +95,11 @@ def denoise(
     strict: StrictOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Restore a noisy cube, and write it as the input was stored.
+    """Restore a noisy cube.
 
-    A cube that does not fit in memory is worked on in tiles, with scratch files in a hidden folder
-    beside the output; if the run is cut short, the same command goes on where it was.
+    The output is stored as the input was. A cube that does not fit in memory is worked on in
+    tiles, with scratch files in a hidden folder beside the output; if the run is cut short, the
+    same command goes on where it was.
     """
     from ... import io
     from ...pipeline import Outputs, executor
@@ -115,7 +113,7 @@ def denoise(
     if chosen is None and (save_weights, fill) != (None, False):
         raise no_weights(model)
     silent = quiet or as_json
-    with io.open_source(source, key=key, axes=axes, nodata=nodata) as file:
+    with reading.open_source(source) as file:
         if chosen is not None and not auto:
             options = large.Options(
                 model,
@@ -221,9 +219,7 @@ def weights(
     rank: RankOption = None,
     schedule: ScheduleOption = ScheduleChoice.paper,
     range: RangeOption = "auto",
-    key: KeyOption = None,
-    axes: AxesOption = None,
-    nodata: NodataOption = None,
+    reading: InputOptions = AS_STORED,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
     strict: StrictOption = False,
@@ -241,7 +237,7 @@ def weights(
     limits, chosen = parse_range(range), chosen_source(model, weights, strength, rank)
     if chosen is None:
         raise no_weights(model)
-    cube = io.open_cube(source, key=key, axes=axes, nodata=nodata)
+    cube = reading.open_cube(source)
     io.check_save(target, as_float32(cube, cube.data, "weights"))
     console.notes(cube, quiet or as_json)
     report = None
@@ -283,9 +279,7 @@ def weights(
 def advise(
     source: In,
     range_: RangeOption = "auto",
-    key: KeyOption = None,
-    axes: AxesOption = None,
-    nodata: NodataOption = None,
+    reading: InputOptions = AS_STORED,
     as_json: JsonOption = False,
 ) -> None:
     """Say what to denoise a cube with.
@@ -293,10 +287,9 @@ def advise(
     Looks at the noisy cube alone: noise per band, bad bands, broken columns; which model, network, rank
     and strength, and why. 'hyperdlw denoise --auto' follows it.
     """
-    from ... import io
     from ...pipeline import advise as look
 
-    cube = io.open_cube(source, key=key, axes=axes, nodata=nodata)
+    cube = reading.open_cube(source)
     found = look(cube, range=parse_range(range_))
     if as_json:
         console.print_json({"input": source, **found.as_dict(), "bad_bands": found.bad_bands})
