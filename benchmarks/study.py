@@ -123,7 +123,7 @@ def main() -> None:
         done = args.out / name / f"{own.name}.safetensors"
         if not done.exists():
             train(own, given, args.out / name, held_out=held_out, resume=True)
-        network = store.load(str(done))
+        network = store.load_network(str(done))
         ways = {name: own}
         if own.depth != 1.0:
             ways[f"{name}, in training only"] = replace(own, depth=1.0)

@@ -61,7 +61,7 @@ def test_rivals(scene: Scene, tmp_path: Path) -> None:
     assert f"{figures['hyres']['sam']:.2f}" in text
     assert "- hsi-denet: no trained network hsi-denet is inside the package" in text
     lines = [x for x in text.splitlines() if x.startswith("| DLW-PnP |")]
-    default = sum(p.numel() for p in store.load(MAIN).net.parameters())
+    default = sum(p.numel() for p in store.load_network(MAIN).net.parameters())
     assert lines[0].endswith(f"| {default + 128_644:,} |".replace(",", " "))
     assert "- mean: " in text
 
@@ -86,7 +86,7 @@ def test_marks_of_first_and_second() -> None:
 def test_a_network_of_the_user_joins_the_table(scene: Scene, tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="hsi-denet"):
         runner.rival_networks(tmp_path)
-    store.save(tmp_path / "hsi-denet.safetensors", HSIDeNet(6), {"name": "mine"})
+    store.save_network(tmp_path / "hsi-denet.safetensors", HSIDeNet(6), {"name": "mine"})
     files = Files(rivals=runner.rival_networks(tmp_path))
     table = pick("rivals", (1,), ["hsi-denet"])
     without, cases = (runner.plan(table, [scene], range(1), f) for f in (Files(), files))
@@ -129,7 +129,7 @@ def test_plug_and_play(scene: Scene, tmp_path: Path) -> None:
 def test_another_denoiser_is_another_case(scene: Scene, tmp_path: Path) -> None:
     torch.manual_seed(0)
     net = FFDNet(filters=4, layers=2)
-    store.save(tmp_path / "own.safetensors", net, {"name": "own"})
+    store.save_network(tmp_path / "own.safetensors", net, {"name": "own"})
     files = Files(denoiser=str(tmp_path / "own.safetensors"))
     table = replace(PNP, noise=(1,), models=("pnp",), rows=(Row(ORIGINAL),))
     ours, theirs = (runner.plan(table, [scene], range(1), f)[1] for f in (Files(), files))
@@ -198,7 +198,7 @@ def test_cost(tmp_path: Path) -> None:
     assert "| slow | 8.00 | 16.00 | 2.0 |" in text
     assert "| DLW-LRTFDFR |" in text
     assert "- hsi-denet: " in text
-    default = sum(p.numel() for p in store.load(MAIN).net.parameters())
+    default = sum(p.numel() for p in store.load_network(MAIN).net.parameters())
     weighted = f"{default:,}".replace(",", " ")
     for count in (weighted, "1 905 319", "1 687 531", "2 767 680", "399 161", "128 644"):
         assert count in text

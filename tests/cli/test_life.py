@@ -119,7 +119,7 @@ def test_a_mask_multiplies(hyperdlw, tmp_path, noisy):
 
 def test_a_network_file(hyperdlw, tmp_path, noisy):
     torch.manual_seed(0)
-    store.save(tmp_path / "net.safetensors", DLWnet3d(4, 1), {"name": "mine"})
+    store.save_network(tmp_path / "net.safetensors", DLWnet3d(4, 1), {"name": "mine"})
     ran = hyperdlw(
         "denoise", noisy, tmp_path / "r.npy", "-w", tmp_path / "net.safetensors", "--json"
     )
@@ -216,7 +216,7 @@ def test_import_weights(hyperdlw, tmp_path):
     target = tmp_path / "new.safetensors"
     ran = hyperdlw("import-weights", tmp_path / "old.pth", target, "--name", "theirs")
     assert ran.code == 0, ran.err
-    stored = store.load(target)
+    stored = store.load_network(target)
     assert stored.card["name"] == "theirs"
     y = torch.rand(5, 6, 7)
     t = y[None, None]
@@ -261,7 +261,7 @@ def test_a_terminal_gets_a_bar_and_rows(tmp_path, noisy):
 
 @pytest.mark.skipif(os.name != "posix", reason="rights are POSIX")
 def test_a_network_can_be_read_by_others(tmp_path):
-    store.save(tmp_path / "net.safetensors", DLWnet3d(2, 1), {"name": "mine"})
+    store.save_network(tmp_path / "net.safetensors", DLWnet3d(2, 1), {"name": "mine"})
     (tmp_path / "plain").write_bytes(b"")
     rights = [(tmp_path / n).stat().st_mode for n in ("net.safetensors", "plain")]
     assert rights[0] == rights[1]

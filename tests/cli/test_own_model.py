@@ -129,7 +129,7 @@ def test_train(hyperdlw, tmp_path):
     ran = hyperdlw("train", recipe, "--data", tmp_path / "in", "--out", tmp_path / "out")
     assert ran.code == 0, ran.err
     found = list((tmp_path / "out").rglob("*.safetensors"))
-    assert store.load(found[0]).card["sources"] == ["isotropic"]
+    assert store.load_network(found[0]).card["sources"] == ["isotropic"]
 
 
 def test_rank_option(hyperdlw, noisy, tmp_path):

@@ -73,4 +73,4 @@ def test_commands_that_are_not_run_exist() -> None:
 
 def test_named_networks_are_shipped() -> None:
     named = {"N", "T", "TS", "N+T", "N+TS", "T+TS", "N+T+TS", "colour-T"}
-    assert named <= set(store.names())
+    assert named <= set(store.list_networks())

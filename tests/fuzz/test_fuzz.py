@@ -166,7 +166,7 @@ def test_model_cards(card, damage, at):
         raw[at : at + len(damage)] = damage
         path.write_bytes(raw)
         with harmless():
-            store.load(str(path))
+            store.load_network(str(path))
 
 
 @settings(fuzz, max_examples=MANY // 20 or 4)  # three runs each

@@ -132,7 +132,7 @@ def test_noise_level_as_number_vector_and_map(small: FFDNet) -> None:
 
 
 def test_shipped_denoiser_is_no_weight_network() -> None:
-    assert "gauss" not in store.names()
+    assert "gauss" not in store.list_networks()
     stored = store.load_denoiser("gauss")
     assert stored.card["kind"] == "denoiser"
     assert sum(p.numel() for p in stored.net.parameters()) == 128_644
@@ -140,7 +140,7 @@ def test_shipped_denoiser_is_no_weight_network() -> None:
         assert stored.card[field] not in (None, [], ""), field
     assert not set(stored.card["data"]) & set(stored.card["validation"])
     with pytest.raises(BadModel, match="gives no weights"):
-        store.load(store.SHIPPED_DENOISERS / "gauss.safetensors")
+        store.load_network(store.SHIPPED_DENOISERS / "gauss.safetensors")
 
 
 @pytest.mark.parametrize(("level", "gain"), [(25, 10.0), (50, 12.0), (75, 13.0)])
@@ -163,11 +163,11 @@ def test_shipped_grey_denoiser_takes_a_map() -> None:
 
 def test_files_and_callables_plug_in(tmp_path: Path, small: FFDNet) -> None:
     path = tmp_path / "mine.safetensors"
-    store.save(path, small, {"name": "mine", "kind": "denoiser"})
+    store.save_network(path, small, {"name": "mine", "kind": "denoiser"})
     x = torch.rand(5, 8, 8)
     torch.testing.assert_close(denoisers.resolve(path)(x, 0.1), denoisers.eigen(small)(x, 0.1))
     sert = SERT(5, "sert-tiny").eval()
-    store.save(path, sert, {"name": "mine"}, overwrite=True)
+    store.save_network(path, sert, {"name": "mine"}, overwrite=True)
     torch.testing.assert_close(denoisers.resolve(str(path))(x, 0.1), sert(x))
     assert denoisers.resolve(untouched) is untouched
 
@@ -178,7 +178,7 @@ def test_what_is_no_denoiser_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="no network file"):
         denoisers.resolve("nowhere.safetensors")
     path = tmp_path / "w.safetensors"
-    store.save(path, DLWnet3d(2, 1), {"name": "w"})
+    store.save_network(path, DLWnet3d(2, 1), {"name": "w"})
     with pytest.raises(BadModel, match="no Gaussian denoiser"):
         denoisers.resolve(path)
     with pytest.raises(BadOption, match="rank"):
@@ -200,7 +200,7 @@ def test_grey_denoisers_know_no_units(name: str) -> None:
 
 
 def test_grey_denoisers_by_name_and_file(small: FFDNet, tmp_path: Path) -> None:
-    store.save(tmp_path / "small.safetensors", small, {"name": "small"})
+    store.save_network(tmp_path / "small.safetensors", small, {"name": "small"})
     x, level = torch.rand(2, 8, 8), torch.tensor([0.1, 0.2])
     low, high = x.amin((1, 2), True), x.amax((1, 2), True)
     want = low + (high - low) * small((x - low) / (high - low), level / (high - low).flatten())
@@ -208,7 +208,7 @@ def test_grey_denoisers_by_name_and_file(small: FFDNet, tmp_path: Path) -> None:
     torch.testing.assert_close(got, want)
     count = sum(p.numel() for p in small.parameters())
     assert denoisers.trained(tmp_path / "small.safetensors")[0] == count
-    store.save(tmp_path / "sert.safetensors", SERT(), {"name": "sert"})
+    store.save_network(tmp_path / "sert.safetensors", SERT(), {"name": "sert"})
     with pytest.raises(BadOption, match="denoiser of cubes"):
         denoisers.resolve_grey(tmp_path / "sert.safetensors")
     with pytest.raises(BadOption, match="did you mean 'gauss'"):

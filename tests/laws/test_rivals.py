@@ -100,7 +100,7 @@ def test_one_band_is_refused_where_others_are_needed(name: str, tmp_path: Path) 
     if name.startswith("hsi"):
         net = HSIDCNN() if name == "hsid-cnn" else HSIDeNet(4).eval()
         model = str(tmp_path / "a.safetensors")
-        store.save(model, net, {})
+        store.save_network(model, net, {})
     with pytest.raises(BadInput, match="band"):
         restore(model, image((1, 12, 12)))
 
@@ -206,7 +206,7 @@ def test_a_network_file_is_a_model(tmp_path: Path) -> None:
             layer.running_mean.uniform_(-0.1, 0.1)
             layer.running_var.uniform_(0.5, 1.5)
     path = tmp_path / "own.safetensors"
-    store.save(path, net, {"name": "own"})
+    store.save_network(path, net, {"name": "own"})
     y = image((5, 11, 14))
     with torch.no_grad():
         assert torch.equal(restore(str(path), y), net.eval()(y))
@@ -219,30 +219,30 @@ def test_a_network_file_is_a_model(tmp_path: Path) -> None:
 
 def test_weight_networks_and_rivals_are_not_mixed_up(tmp_path: Path) -> None:
     own, weight = tmp_path / "own.safetensors", tmp_path / "weight.safetensors"
-    store.save(own, HSIDCNN(), {})
-    store.save(weight, DLWnet3d(2, 1), {})
+    store.save_network(own, HSIDCNN(), {})
+    store.save_network(weight, DLWnet3d(2, 1), {})
     with pytest.raises(BadModel, match="gives no weights"):
-        store.load(own)
+        store.load_network(own)
     with pytest.raises(BadModel, match="gives no weights"):
         denoise(image((4, 9, 9)).numpy(), weights=str(own))
     with pytest.raises(BadOption, match="gives no weights"):
-        store.load("hsid-cnn")
+        store.load_network("hsid-cnn")
     with pytest.raises(BadOption, match="no weight source 'hsid-cnn'"):
         denoise(image((4, 9, 9)).numpy(), weights="hsid-cnn")
     with pytest.raises(BadModel, match="cannot restore"):
         restore(str(weight), image((4, 9, 9)))
     with pytest.raises(BadFile, match="nowhere"):
         restore("nowhere.safetensors", image((4, 9, 9)))
-    assert not set(store.names()) & set(registry())
-    for name in store.names():
-        store.load(name)
+    assert not set(store.list_networks()) & set(registry())
+    for name in store.list_networks():
+        store.load_network(name)
 
 
 @pytest.mark.parametrize("sizes", [{"neighbours": 3}, {"neighbours": 10**6}, {"channels": 4}])
 def test_cards_of_rivals_must_fit(tmp_path: Path, sizes: dict[str, int]) -> None:
     net = HSIDCNN()
     net.config = {"architecture": "hsid-cnn", **sizes}
-    store.save(tmp_path / "a.safetensors", net, {})
+    store.save_network(tmp_path / "a.safetensors", net, {})
     with pytest.raises(BadModel, match="card"):
         store.load_rival(tmp_path / "a.safetensors")
 

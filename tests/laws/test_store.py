@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+import hyperdlw
 from hyperdlw.errors import BadFile, BadModel, BadOption, OutputExists
 from hyperdlw.networks import files as store
 from hyperdlw.networks.dlwnet import DLWnet2d, DLWnet3d, Network
@@ -36,8 +37,8 @@ def small() -> DLWnet3d:
 @pytest.mark.parametrize("net", NETS, ids=lambda n: str(sorted(n.config.items())))
 def test_round_trip(tmp_path: Path, net: Network) -> None:
     path = tmp_path / "a.safetensors"
-    store.save(path, net, {"name": "a", "epochs": 3})
-    back = store.load(path)
+    store.save_network(path, net, {"name": "a", "epochs": 3})
+    back = store.load_network(path)
     assert back.card == {"name": "a", "epochs": 3, **net.config}
     assert back.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert not any(p.requires_grad for p in back.net.parameters())
@@ -47,22 +48,22 @@ def test_round_trip(tmp_path: Path, net: Network) -> None:
 
 def test_the_same_network_is_the_same_file(tmp_path: Path, small: DLWnet3d) -> None:
     for name in ("a", "b"):
-        store.save(tmp_path / f"{name}.safetensors", small, {"name": "same", "a": 1})
-    a, b = (store.load(tmp_path / f"{name}.safetensors") for name in ("a", "b"))
+        store.save_network(tmp_path / f"{name}.safetensors", small, {"name": "same", "a": 1})
+    a, b = (store.load_network(tmp_path / f"{name}.safetensors") for name in ("a", "b"))
     assert a.sha256 == b.sha256
-    store.save(tmp_path / "c.safetensors", small, {"name": "other", "a": 1})
-    assert store.load(tmp_path / "c.safetensors").sha256 != a.sha256
+    store.save_network(tmp_path / "c.safetensors", small, {"name": "other", "a": 1})
+    assert store.load_network(tmp_path / "c.safetensors").sha256 != a.sha256
 
 
 def test_nothing_is_overwritten_unasked(tmp_path: Path, small: DLWnet3d) -> None:
     path = tmp_path / "a.safetensors"
-    store.save(path, small, {})
+    store.save_network(path, small, {})
     before = path.read_bytes()
     with pytest.raises(OutputExists):
-        store.save(path, DLWnet3d(3, 1), {})
+        store.save_network(path, DLWnet3d(3, 1), {})
     assert path.read_bytes() == before
-    store.save(path, DLWnet3d(3, 1), {}, overwrite=True)
-    assert store.load(path).card["filters"] == 3
+    store.save_network(path, DLWnet3d(3, 1), {}, overwrite=True)
+    assert store.load_network(path).card["filters"] == 3
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_tensors_must_fit(
 ) -> None:
     path = write(tmp_path / "a.safetensors", small, small.config, **changes)
     with pytest.raises(BadModel, match=message):
-        store.load(path)
+        store.load_network(path)
 
 
 @pytest.mark.parametrize(
@@ -103,40 +104,40 @@ def test_tensors_must_fit(
 def test_cards_must_fit(tmp_path: Path, small: DLWnet3d, card: Any, message: str) -> None:
     path = write(tmp_path / "a.safetensors", small, card)
     with pytest.raises(BadModel, match=message):
-        store.load(path)
+        store.load_network(path)
 
 
 def test_a_card_must_be_json(tmp_path: Path, small: DLWnet3d) -> None:
     path = tmp_path / "a.safetensors"
     save_file(small.state_dict(), path, metadata={"card": "{"})
     with pytest.raises(BadModel, match="not JSON"):
-        store.load(path)
+        store.load_network(path)
 
 
 @pytest.mark.parametrize("keep", [0, 1, 7, 8, 100, -1])
 def test_truncated(tmp_path: Path, small: DLWnet3d, keep: int) -> None:
     path = tmp_path / "a.safetensors"
-    store.save(path, small, {})
+    store.save_network(path, small, {})
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(BadModel, match="not a readable hyperdlw model"):
-        store.load(path)
+        store.load_network(path)
 
 
 def test_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     with path.open("wb") as file:
         file.truncate(store.LARGEST + 1)
-    for read in (store.load, store.import_checkpoint):
+    for read in (store.load_network, store.import_checkpoint):
         with pytest.raises(BadModel, match="bytes"):
             read(path)
 
 
 def test_not_there(tmp_path: Path) -> None:
-    for read in (store.load, store.import_checkpoint):
+    for read in (store.load_network, store.import_checkpoint):
         with pytest.raises(BadFile, match=r"nowhere\.safetensors"):
             read(tmp_path / "nowhere.safetensors")
     with pytest.raises(BadOption, match="no network 'nowhere'"):
-        store.load("nowhere")
+        store.load_network("nowhere")
 
 
 class Bomb:
@@ -163,7 +164,9 @@ KINDS = ["pickle 0", "pickle 1", "pickle 2", "pickle 5", "torch zip", "torch leg
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ending", ["safetensors", "pth"])
-@pytest.mark.parametrize("read", [store.load, store.import_checkpoint], ids=["load", "import"])
+@pytest.mark.parametrize(
+    "read", [store.load_network, store.import_checkpoint], ids=["load", "import"]
+)
 def test_pickles_are_refused_and_not_executed(
     tmp_path: Path, kind: str, ending: str, read: Any
 ) -> None:
@@ -195,9 +198,9 @@ def test_import_then_save_then_load(tmp_path: Path) -> None:
     torch.save({"model_state_dict": foreign(net), "epoch": 10}, path)
     got, card = store.import_checkpoint(path)
     assert card == {"name": "released", "imported_from": "released.pth"}
-    store.save(tmp_path / "own.safetensors", got, card)
+    store.save_network(tmp_path / "own.safetensors", got, card)
     y = torch.rand(4, 6, 5)
-    own = store.load(tmp_path / "own.safetensors").net
+    own = store.load_network(tmp_path / "own.safetensors").net
     assert torch.equal(own(y), net.requires_grad_(False)(y))
 
 
@@ -232,7 +235,26 @@ def test_a_header_of_any_length_is_read(tmp_path: Path) -> None:
     first = set()
     for extra in range(0, 300, 4):  # headers are padded to multiples of eight
         path = tmp_path / f"{extra}.safetensors"
-        store.save(path, net, {"name": "x" * extra})
+        store.save_network(path, net, {"name": "x" * extra})
         first.add(path.read_bytes()[0])
-        assert store.load(path).card["name"] == "x" * extra
+        assert store.load_network(path).card["name"] == "x" * extra
     assert 0x80 in first
+
+
+def test_a_card_of_the_time_when_the_package_was_called_dlw(tmp_path: Path) -> None:
+    """Nothing in a card names the package that may read it; keys of before are kept as they are."""
+    card = {
+        "name": "old",
+        "version": "0.1.0.dev0",
+        "versions": {"dlw": "0.1.0", "torch": "2.9"},
+        "made_by": "dlw train recipes/first/N.toml",
+        "recipe": {"start": "dlw:N"},
+    }
+    net = DLWnet3d(2, 1)
+    path = write(tmp_path / "old.safetensors", net, {**card, **net.config})
+    stored = store.load_network(path)
+    assert stored.card == {**card, **net.config}
+    y = torch.rand(3, 5, 4)
+    assert torch.equal(stored.net(y), net.requires_grad_(False)(y))
+    found = hyperdlw.denoise(y.numpy(), model="tv", weights=str(path))
+    assert list(found.report.networks.values()) == [stored.sha256]

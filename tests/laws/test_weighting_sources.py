@@ -250,7 +250,7 @@ def test_given_weights_must_fit(dirty, values, words):
 
 def test_resolve_finds_a_network_file_and_refuses_a_damaged_one(tmp_path, net):
     path = tmp_path / "mine.safetensors"
-    store.save(path, net, {"name": "mine"})
+    store.save_network(path, net, {"name": "mine"})
     source = resolve(path)
     assert isinstance(source, Net)
     assert (source.name, len(source.sha256)) == ("mine", 64)

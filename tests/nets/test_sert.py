@@ -9,8 +9,8 @@ import torch
 
 from hyperdlw.errors import BadInput, BadModel
 from hyperdlw.networks import files as store
-from hyperdlw.networks.padding import reflect_to
 from hyperdlw.networks.sert import SERT
+from hyperdlw.networks.skip import reflect_to
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,11 @@ def test_checkpoint_with_the_names_of_the_authors(tmp_path: Path, tiny: SERT) ->
     foreign = {f"module.{n}": v for n, v in zip(names, own.values(), strict=True)}
     path = tmp_path / "sert_tiny.pth"
     torch.save({"net": foreign, "epoch": 1}, path)
-    net, card = store.import_any(path)
+    net, card = store.import_network(path)
     assert card["kind"] == "denoiser"
     y = torch.rand(4, 32, 32)
     assert torch.equal(net(y), tiny(y))
-    store.save(tmp_path / "s.safetensors", net, card)
+    store.save_network(tmp_path / "s.safetensors", net, card)
     assert torch.equal(store.load_denoiser(tmp_path / "s.safetensors").net(y), tiny(y))
     del foreign["module.conv_first.weight"]
     torch.save({"net": foreign}, path)

@@ -61,7 +61,7 @@ def test_refitting_beats_cutting(images: list[torch.Tensor]) -> None:
 
 
 def test_training_starts_from_a_wider_network(tmp_path: Path) -> None:
-    store.save(tmp_path / "wide.safetensors", net_of(6), {"name": "wide"})
+    store.save_network(tmp_path / "wide.safetensors", net_of(6), {"name": "wide"})
     scene = {"a": np.random.default_rng(0).random((5, 16, 16), np.float32)}
     recipe = Recipe(
         "narrow",
@@ -72,7 +72,7 @@ def test_training_starts_from_a_wider_network(tmp_path: Path) -> None:
         steps=1,
         start=str(tmp_path / "wide.safetensors"),
     )
-    assert store.load(train(recipe, scene, tmp_path / "out")).net.config["filters"] == 4
+    assert store.load_network(train(recipe, scene, tmp_path / "out")).net.config["filters"] == 4
     wider = Recipe("wider", ("nn",), filters=8, start=str(tmp_path / "wide.safetensors"))
     with pytest.raises(BadOption, match="filters"):
         train(wider, scene, tmp_path / "wider")

@@ -16,13 +16,13 @@ from hyperdlw.train.recipe import Recipe
 from hyperdlw.weights.sources import softmax_weights
 
 
-@pytest.fixture(params=store.names())
+@pytest.fixture(params=store.list_networks())
 def stored(request: pytest.FixtureRequest) -> store.Stored:
-    return store.load(request.param)
+    return store.load_network(request.param)
 
 
 def test_size_and_card(stored: store.Stored) -> None:
-    assert store.locate(stored.card["name"]).stat().st_size < 500_000
+    assert store.locate_network(stored.card["name"]).stat().st_size < 500_000
     for field in ("sources", "data", "noise", "seed", "steps", "training_seconds", "version"):
         assert stored.card[field] not in (None, [], ""), field
     recipe = Recipe.from_dict(stored.card["recipe"])

@@ -56,7 +56,7 @@ def same(a: Path, b: Path) -> bool:
 
 
 def same_tensors(a: Path, b: Path) -> bool:
-    one, two = store.load(a).net.state_dict(), store.load(b).net.state_dict()
+    one, two = store.load_network(a).net.state_dict(), store.load_network(b).net.state_dict()
     return all(torch.equal(one[k], two[k]) for k in one)
 
 
@@ -112,7 +112,7 @@ def test_small_scenes_get_their_share(pick: str, share: float) -> None:
 def test_stages_change_patch_and_batch(data: dict[str, np.ndarray], tmp_path: Path) -> None:
     recipe = replace(TINY, stages=((4, 12, 1), (2, 10, 2)))
     assert [recipe.size_at(k) for k in range(6)] == [(8, 3)] * 2 + [(10, 2)] * 2 + [(12, 1)] * 2
-    card = store.load(train(recipe, data, tmp_path)).card
+    card = store.load_network(train(recipe, data, tmp_path)).card
     assert Recipe.from_dict(card["recipe"]) == recipe
     with pytest.raises(BadOption, match="a stage"):
         replace(TINY, stages=((4, 12),))
@@ -163,7 +163,7 @@ def test_implicit_training_runs(data: dict[str, np.ndarray], tmp_path: Path) -> 
 
 
 def _arrays(path: Path) -> list[np.ndarray]:
-    return [v.numpy() for v in store.load(path).net.state_dict().values()]
+    return [v.numpy() for v in store.load_network(path).net.state_dict().values()]
 
 
 @pytest.mark.parametrize("optimiser", ["adam", "soap"])
@@ -234,7 +234,9 @@ def test_torchrun_equals_a_single_process(folder: Path, tmp_path: Path) -> None:
     two += ["29547", "-m", *base, str(tmp_path / "two")]
     subprocess.run(one, check=True, env=environment, capture_output=True)
     subprocess.run(two, check=True, env=environment, capture_output=True)
-    nets = [store.load(tmp_path / d / "d.safetensors").net.state_dict() for d in ("one", "two")]
+    nets = [
+        store.load_network(tmp_path / d / "d.safetensors").net.state_dict() for d in ("one", "two")
+    ]
     for key, value in nets[0].items():
         # The softmax does not see the last bias: its gradient is rounding, which Adam magnifies.
         if key != "last.bias":
@@ -247,7 +249,7 @@ def test_fine_tuning_starts_from_the_given_network(
     train(TINY, data, tmp_path / "a")
     start = tmp_path / "a/tiny.safetensors"
     tuned = Training.begin(replace(TINY, start=str(start)))
-    for key, value in store.load(start).net.state_dict().items():
+    for key, value in store.load_network(start).net.state_dict().items():
         assert torch.equal(tuned.net.state_dict()[key], value)
     assert all(p.requires_grad for p in tuned.net.parameters())
 
@@ -255,7 +257,7 @@ def test_fine_tuning_starts_from_the_given_network(
 def test_a_card_tells_what_came_before(data: dict[str, np.ndarray], tmp_path: Path) -> None:
     recipe, networks = TINY, []
     for place in "abc":
-        networks.append(store.load(train(recipe, data, tmp_path / place)))
+        networks.append(store.load_network(train(recipe, data, tmp_path / place)))
         recipe = replace(TINY, start=str(tmp_path / place / "tiny.safetensors"))
     history = networks[-1].card["history"]
     assert [h["sha256"] for h in history] == [n.sha256 for n in networks[:2]]
@@ -276,7 +278,7 @@ def test_bad_steps_are_skipped_then_stop_the_run(
     monkeypatch.setattr(Patches, "batch", sometimes)
     bad = {1, 3}
     train(TINY, data, tmp_path / "some")
-    assert store.load(tmp_path / "some/tiny.safetensors").card["skipped_steps"] == 2
+    assert store.load_network(tmp_path / "some/tiny.safetensors").card["skipped_steps"] == 2
     assert all(np.isfinite(p).all() for p in _arrays(tmp_path / "some/tiny.safetensors"))
     bad = set(range(1, 100))
     with pytest.raises(TrainingStopped, match=r"checkpoint\.pt"):
@@ -288,7 +290,7 @@ def test_bad_steps_are_skipped_then_stop_the_run(
 def test_the_card_is_true(data: dict[str, np.ndarray], tmp_path: Path) -> None:
     held = {"scene0": data["scene0"]}
     rest = {k: v for k, v in data.items() if k != "scene0"}
-    card = store.load(train(TINY, rest, tmp_path, held_out=held)).card
+    card = store.load_network(train(TINY, rest, tmp_path, held_out=held)).card
     assert card["data"] == ["scene1", "scene2"]
     assert card["validation"] == ["scene0"]
     assert card["steps"] == TINY.steps

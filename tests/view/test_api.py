@@ -109,7 +109,7 @@ def test_choices_are_the_registries(client, session):
 
     found = client.get("api/choices").json()
     assert set(found["models"]) == set(models.registry())
-    assert set(FORMULAS) <= set(found["weights"]) <= set(FORMULAS) | set(store.names())
+    assert set(FORMULAS) <= set(found["weights"]) <= set(FORMULAS) | set(store.list_networks())
     assert found["weight"] in found["weights"]
     assert "colour-T" not in found["weights"]
     assert "colour-T" in list_choices(3)["weights"]

@@ -43,7 +43,7 @@ def run(
     out.mkdir(parents=True, exist_ok=True)
     path = out / "auto.jsonl"
     done = read_records(path)
-    networks = {n: store.load(n).sha256[:16] for n in NETWORKS}
+    networks = {n: store.load_network(n).sha256[:16] for n in NETWORKS}
     records = []
     for scene in scenes:
         for case in noise:

@@ -73,7 +73,7 @@ def compute(rows: int = SIZE[0], cols: int = SIZE[1], bands: int = SIZE[2]) -> D
     clean, noisy = make(rows, cols, bands)
     cube = clean.with_data(noisy.y)
     runs = []
-    for name in (*FORMULAS, *(n for n in NETWORKS if n in store.names())):
+    for name in (*FORMULAS, *(n for n in NETWORKS if n in store.list_networks())):
         source = resolve(name, noisy.truth)
         # Weights that do not look at the restored image are the same for every model.
         fixed = predict_weights(cube, source, range=(0, 1)) if source.rounds == 1 else None

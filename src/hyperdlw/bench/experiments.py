@@ -306,7 +306,7 @@ def trained_with() -> tuple[str, ...]:
     """Names of the scenes that a shipped network has seen, in training or to choose between runs."""
     from ..networks import files as store
 
-    cards = [store.load(name).card for name in NETWORKS]
+    cards = [store.load_network(name).card for name in NETWORKS]
     return tuple(sorted({s for c in cards for k in ("data", "validation") for s in c.get(k, ())}))
 
 

@@ -63,7 +63,7 @@ def run(
     out.mkdir(parents=True, exist_ok=True)
     path = out / "robust.jsonl"
     known = read_records(path)
-    network = store.load(WEIGHTS).sha256[:16]
+    network = store.load_network(WEIGHTS).sha256[:16]
     records: dict[str, dict[str, Any]] = {}
     for scene in clean:
         for name, (shown, noise) in conditions(scene).items():

@@ -110,7 +110,7 @@ def network_hash(weights: str, files: Files = NOTHING) -> str:
     """SHA-256 of the file of a network, shipped or released with the paper; empty for other weights."""
     if weights in files.reference:
         return hashlib.sha256(files.reference[weights].read_bytes()).hexdigest()
-    return store.load(weights).sha256 if weights in store.names() else ""
+    return store.load_network(weights).sha256 if weights in store.list_networks() else ""
 
 
 def source_of(weights: str, files: Files = NOTHING, truth: Truth | None = None) -> Source:

@@ -75,7 +75,7 @@ def divergences(
 def compare(records: Iterable[Mapping[str, Any]], clean: Sequence[Scene]) -> list[Comparison]:
     """Every target and eps, for our networks and for the authors' where there are records."""
     # A file may hold records of networks that have been replaced since.
-    shipped = {n: store.load(n).sha256[:16] for n in NETWORKS if n in store.names()}
+    shipped = {n: store.load_network(n).sha256[:16] for n in NETWORKS if n in store.list_networks()}
     rows = [
         r
         for r in records

@@ -36,7 +36,7 @@ class DLWnet3d(nn.Module):
 
     def __init__(self, filters: int = 64, blocks: int = 3) -> None:
         super().__init__()
-        self.config: dict[str, Any] = {
+        self.config: dict[str, int | str] = {
             "architecture": "dlwnet3d",
             "filters": filters,
             "blocks": blocks,
@@ -47,7 +47,7 @@ class DLWnet3d(nn.Module):
             nn.Conv2d(filters, filters, (3, 1), padding=(1, 0)) for _ in range(blocks)
         )
         self.last = nn.Conv3d(filters, 1, 3, padding=1)
-        _initialise(self)
+        initialise_kaiming(self)
 
     def forward(self, y: Tensor) -> Tensor:
         shape = y.shape
@@ -161,7 +161,7 @@ class DLWnet2d(nn.Module):
 
     def __init__(self, channels: int = 3, filters: int = 32, layers: int = 4) -> None:
         super().__init__()
-        self.config: dict[str, Any] = {
+        self.config: dict[str, int | str] = {
             "architecture": "dlwnet2d",
             "channels": channels,
             "filters": filters,
@@ -172,7 +172,7 @@ class DLWnet2d(nn.Module):
         self.layers = nn.ModuleList(
             nn.Conv2d(a, b, 3, padding=1) for a, b in itertools.pairwise(widths)
         )
-        _initialise(self)
+        initialise_kaiming(self)
 
     def forward(self, y: Tensor) -> Tensor:
         if y.shape[-3] != self.channels:
@@ -194,7 +194,7 @@ ARCHITECTURES: dict[str, type[DLWnet3d] | type[DLWnet2d]] = {
 }
 
 
-def _initialise(net: nn.Module) -> None:
+def initialise_kaiming(net: nn.Module) -> None:
     """Kaiming normal weights (fan in, ReLU), zero biases: the start of the paper's networks."""
     for layer in net.modules():
         if isinstance(layer, nn.Conv2d | nn.Conv3d):

@@ -8,7 +8,6 @@ noise level, because the level is an input.
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -29,7 +28,7 @@ class FFDNet(nn.Module):
 
     def __init__(self, filters: int = 48, layers: int = 8) -> None:
         super().__init__()
-        self.config: dict[str, Any] = {
+        self.config: dict[str, int | str] = {
             "architecture": "ffdnet",
             "filters": filters,
             "layers": layers,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -48,6 +48,26 @@ DENOISERS: dict[str, Callable[..., DenoiserNet]] = {
 }
 """Architectures of Gaussian denoisers."""
 
+SIZES = ("filters", "blocks", "layers", "channels", "neighbours")
+"""Arguments of the architectures, as their cards have them."""
+
+Card = dict[str, Any]
+"""What is known of a network, ready for JSON: "architecture", its sizes, and how it was trained.
+
+Keys that are not known are kept. So are cards of the time when this package was called dlw."""
+
+N = TypeVar("N", bound=nn.Module)
+M = TypeVar("M", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class Stored(Generic[N]):
+    """A network with its card and the SHA-256 of its file."""
+
+    net: N
+    card: Card
+    sha256: str
+
 
 def count_parameters(architecture: Callable[..., nn.Module], **sizes: int) -> int:
     """The number of trained parameters of an architecture.
@@ -59,45 +79,18 @@ def count_parameters(architecture: Callable[..., nn.Module], **sizes: int) -> in
         return sum(p.numel() for p in architecture(**sizes).parameters())
 
 
-@dataclass(frozen=True)
-class Stored:
-    """A network with its card and the SHA-256 of its file."""
-
-    net: Network
-    card: dict[str, Any]
-    sha256: str
-
-
-@dataclass(frozen=True)
-class StoredRival:
-    """A network that restores an image by itself, with its card and the SHA-256 of its file."""
-
-    net: Rival
-    card: dict[str, Any]
-    sha256: str
-
-
-@dataclass(frozen=True)
-class StoredDenoiser:
-    """A Gaussian denoiser with its card and the SHA-256 of its file."""
-
-    net: DenoiserNet
-    card: dict[str, Any]
-    sha256: str
-
-
-def names() -> list[str]:
+def list_networks() -> list[str]:
     """The weight networks inside the package."""
     return sorted(p.stem for p in SHIPPED.glob("*.safetensors"))
 
 
-def locate(name: str | Path) -> Path:
-    """The file of a shipped network, or the path itself.
+def locate_network(name: str | Path) -> Path:
+    """The file of a shipped weight network, or the path itself.
 
     A name with a path separator or a file ending is a path; everything else is looked up in the package.
     """
     text = str(name)
-    if text in names():
+    if text in list_networks():
         return SHIPPED / f"{text}.safetensors"
     path = Path(text)
     if path.suffix in ENDINGS or len(path.parts) > 1 or path.is_file():
@@ -106,13 +99,13 @@ def locate(name: str | Path) -> Path:
         raise BadOption(
             f"'{text}' restores images by itself and gives no weights; use it as the model"
         )
-    raise unknown_name("network", text, names())
+    raise unknown_name("network", text, list_networks())
 
 
-def save(
+def save_network(
     path: str | Path,
     net: Network | Rival | DenoiserNet,
-    card: dict[str, Any],
+    card: Card,
     *,
     overwrite: bool = False,
 ) -> None:
@@ -125,24 +118,33 @@ def save(
         tmp.write_bytes(data)
 
 
-def load(name: str | Path) -> Stored:
-    """Read a network by name or path; every tensor is checked against the card.
+def load_network(name: str | Path) -> Stored[Network]:
+    """Read a weight network by name or path; every tensor is checked against the card.
 
     Raises:
         BadModel: the file is a pickle, is damaged, or does not fit its card.
         BadFile: there is no such file.
     """
-    path = locate(name)
-    card, tensors, sha256 = _read(path)
-    return Stored(build(path, card, tensors), card, sha256)
+
+    def refusal(path: Path, kind: str) -> str:
+        if kind in RIVALS:
+            return (
+                f"{path} is a {kind}, which restores images by itself and gives no weights; "
+                "use it as the model"
+            )
+        if kind in DENOISERS:
+            return f"{path} is a {kind}, a denoiser, and gives no weights; use it with 'pnp'"
+        return f"{path} has the unknown architecture '{kind}' (known: {', '.join(ARCHITECTURES)})"
+
+    return _load(locate_network(name), ARCHITECTURES, refusal)
 
 
-def load_rival(name: str | Path) -> StoredRival:
+def load_rival(name: str | Path) -> Stored[Rival]:
     """Read a network that restores images by itself, by path or by the name of its architecture.
 
     Raises:
         BadOption: no network of that name is inside the package.
-        BadModel, BadFile: as for :func:`load`.
+        BadModel, BadFile: as for :func:`load_network`.
     """
     path = SHIPPED_RIVALS / f"{name}.safetensors" if str(name) in RIVALS else Path(name)
     if str(name) in RIVALS and not path.exists():
@@ -150,27 +152,66 @@ def load_rival(name: str | Path) -> StoredRival:
             f"no trained network {name} is inside the package; train one with "
             f"'hyperdlw train-rival {name}' and give its file (.safetensors) as the model"
         )
-    card, tensors, sha256 = _read(path)
-    return StoredRival(build_rival(path, card, tensors), card, sha256)
+
+    def refusal(path: Path, kind: str) -> str:
+        return (
+            f"{path} has the architecture '{kind}', which cannot restore an image by itself "
+            f"(those that can: {', '.join(RIVALS)})"
+        )
+
+    return _load(path, RIVALS, refusal)
 
 
-def load_denoiser(name: str | Path) -> StoredDenoiser:
+def load_denoiser(name: str | Path) -> Stored[DenoiserNet]:
     """Read a Gaussian denoiser, by the name of a shipped one ("gauss") or by path.
 
     Raises:
-        BadModel, BadFile: as for :func:`load`.
+        BadModel, BadFile: as for :func:`load_network`.
     """
     shipped = SHIPPED_DENOISERS / f"{name}.safetensors"
     path = shipped if Path(name).suffix not in ENDINGS and shipped.is_file() else Path(name)
+
+    def refusal(path: Path, kind: str) -> str:
+        return f"{path} is a {kind} and no Gaussian denoiser (known: {', '.join(DENOISERS)})"
+
+    return _load(path, DENOISERS, refusal)
+
+
+def _load(
+    path: Path, known: Mapping[str, Callable[..., N]], refusal: Callable[[Path, str], str]
+) -> Stored[N]:
+    """One of the ``known`` architectures, filled with tensors that must fit it exactly.
+
+    Args:
+        refusal: (path, another architecture) -> why it cannot be used.
+    """
     card, tensors, sha256 = _read(path)
     kind = card["architecture"]
-    if kind not in DENOISERS:
-        known = ", ".join(DENOISERS)
-        raise BadModel(f"{path} is a {kind} and no Gaussian denoiser (known: {known})")
-    return StoredDenoiser(_filled(path, card, tensors, DENOISERS), card, sha256)
+    if kind not in known:
+        raise BadModel(refusal(path, kind))
+    sizes = {k: card[k] for k in SIZES if k in card}
+    if not all(type(v) is int and 1 <= v <= 1024 for v in sizes.values()):
+        raise BadModel(f"the card of {path} has impossible sizes: {sizes}")
+    try:
+        with torch.device("meta"):
+            expected = _floats(known[kind](**sizes).state_dict())
+    except (TypeError, ValueError) as error:
+        raise BadModel(
+            f"the card of {path} does not fit the architecture {kind}: {error}"
+        ) from error
+    check_tensors(path, tensors, {k: tuple(v.shape) for k, v in expected.items()})
+    net = known[kind](**sizes)
+    net.load_state_dict(tensors, strict=False)  # step counters of batch normalisation are not kept
+    return Stored(freeze(net), card, sha256)
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], str]:
+def freeze(net: M) -> M:
+    """The network, ready to be used: no gradients, and statistics that stay as they are."""
+    net.eval().requires_grad_(False)
+    return net
+
+
+def _read(path: Path) -> tuple[Card, dict[str, Tensor], str]:
     """Card, tensors and SHA-256 of a file."""
     data = _bytes(path)
     try:
@@ -210,7 +251,7 @@ def _bytes(path: Path) -> bytes:
     return data
 
 
-def _card(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
+def _card(path: Path, metadata: dict[str, str]) -> Card:
     if "card" not in metadata:
         raise BadModel(f"{path} has no card in its metadata; it was not written by hyperdlw")
     try:
@@ -220,71 +261,6 @@ def _card(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
     if not isinstance(card, dict) or not isinstance(card.get("architecture"), str):
         raise BadModel(f"the card of {path} does not name an architecture")
     return card
-
-
-def build(path: Path, card: dict[str, Any], tensors: dict[str, Tensor]) -> Network:
-    """The network of a card, filled with tensors that must fit it exactly."""
-    kind = card["architecture"]
-    if kind in RIVALS:
-        raise BadModel(
-            f"{path} is a {kind}, which restores images by itself and gives no weights; "
-            "use it as the model"
-        )
-    if kind in DENOISERS:
-        raise BadModel(f"{path} is a {kind}, a denoiser, and gives no weights; use it with 'pnp'")
-    if kind not in ARCHITECTURES:
-        raise BadModel(
-            f"{path} has the unknown architecture '{kind}' (known: {', '.join(ARCHITECTURES)})"
-        )
-    net: Network = _filled(path, card, tensors, ARCHITECTURES)
-    return net
-
-
-def _filled(
-    path: Path, card: dict[str, Any], tensors: dict[str, Tensor], known: Mapping[str, Any]
-) -> Any:
-    """One of the ``known`` networks, filled with tensors that must fit it exactly."""
-    kind = card["architecture"]
-    sizes = {k: card[k] for k in ("filters", "blocks", "channels", "layers") if k in card}
-    if not all(isinstance(v, int) and 1 <= v <= 1024 for v in sizes.values()):
-        raise BadModel(f"the card of {path} has impossible sizes: {sizes}")
-    try:
-        with torch.device("meta"):
-            expected = known[kind](**sizes).state_dict()
-    except TypeError as error:
-        raise BadModel(
-            f"the card of {path} does not fit the architecture {kind}: {error}"
-        ) from error
-    check_tensors(path, tensors, {k: tuple(v.shape) for k, v in expected.items()})
-    net = known[kind](**sizes)
-    net.load_state_dict(tensors)
-    return net.eval().requires_grad_(False)
-
-
-def build_rival(path: Path, card: dict[str, Any], tensors: dict[str, Tensor]) -> Rival:
-    """The network of a card that restores images by itself, filled with tensors that must fit."""
-    kind = card["architecture"]
-    if kind not in RIVALS:
-        known = ", ".join(RIVALS)
-        raise BadModel(
-            f"{path} has the architecture '{kind}', which cannot restore an image by itself "
-            f"(those that can: {known})"
-        )
-    sizes = {k: card[k] for k in ("neighbours", "channels") if k in card}
-    if not all(
-        type(v) is int and 2 <= v <= 1024 and v % 2 in (0, k == "channels")
-        for k, v in sizes.items()
-    ):
-        raise BadModel(f"the card of {path} has impossible sizes: {sizes}")
-    try:
-        net = RIVALS[kind](**sizes)
-    except TypeError as error:
-        raise BadModel(
-            f"the card of {path} does not fit the architecture {kind}: {error}"
-        ) from error
-    check_tensors(path, tensors, {k: tuple(v.shape) for k, v in _floats(net.state_dict()).items()})
-    net.load_state_dict(tensors, strict=False)
-    return net.eval().requires_grad_(False)
 
 
 def check_tensors(
@@ -307,26 +283,26 @@ FOREIGN_KEYS = ("conv1", "conv2", "mid_layer.0", "mid_layer.2", "mid_layer.4", "
 """Layers of the checkpoints released with the paper: spatial and spectral factors in turn."""
 
 
-def import_checkpoint(path: str | Path, name: str | None = None) -> tuple[DLWnet3d, dict[str, Any]]:
+def import_checkpoint(path: str | Path, name: str | None = None) -> tuple[DLWnet3d, Card]:
     """A network from a PyTorch checkpoint released with the paper, and a card for it."""
     return _import_weights(Path(path), read_checkpoint(path), name)
 
 
-def import_any(path: str | Path, name: str | None = None) -> tuple[DLWnet3d | SERT, dict[str, Any]]:
+def import_network(path: str | Path, name: str | None = None) -> tuple[DLWnet3d | SERT, Card]:
     """A network from a checkpoint of one of the programs we know, by the names of its tensors."""
     if "conv_first.weight" in read_checkpoint(path):
         return import_sert(path, name)
     return import_checkpoint(path, name)
 
 
-def import_sert(path: str | Path, name: str | None = None) -> tuple[SERT, dict[str, Any]]:
+def import_sert(path: str | Path, name: str | None = None) -> tuple[SERT, Card]:
     """A SERT from a checkpoint in the layout of its authors' program, and a card for it."""
     tensors = read_checkpoint(path)
     net = from_released(tensors)
     check_tensors(Path(path), tensors, net.released_shapes())
     net.load_released(tensors)
     card = {"name": name or Path(path).stem, "kind": "denoiser", "imported_from": Path(path).name}
-    return net.eval().requires_grad_(False), card
+    return freeze(net), card
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
@@ -358,7 +334,7 @@ def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
 
 def _import_weights(
     path: Path, tensors: dict[str, Tensor], name: str | None
-) -> tuple[DLWnet3d, dict[str, Any]]:
+) -> tuple[DLWnet3d, Card]:
     filters = 64
     shapes: dict[str, tuple[int, ...]] = {
         "conv_last.weight": (1, filters, 3, 3, 3),
@@ -381,5 +357,9 @@ def _import_weights(
         own[f"{kind}.{i // 2}.weight"] = weight[..., 0] if i % 2 else weight[:, :, 0]
         own[f"{kind}.{i // 2}.bias"] = tensors[f"{layer}.bias"]
     net.load_state_dict(own)
-    net.eval().requires_grad_(False)
-    return net, {"name": name or path.stem, "imported_from": path.name}
+    return freeze(net), {"name": name or path.stem, "imported_from": path.name}
+
+
+# Names of before, until every call is moved.
+load, save, names, locate = load_network, save_network, list_networks, locate_network
+import_any = import_network

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import BadInput
-from .dlwnet import _initialise
+from .dlwnet import initialise_kaiming
 
 KERNELS = (3, 5, 7)
 """Sides of the three parallel convolutions of either branch."""
@@ -61,7 +59,9 @@ class HSIDCNN(nn.Module):
 
     def __init__(self, neighbours: int = 24) -> None:
         super().__init__()
-        self.config: dict[str, Any] = {"architecture": "hsid-cnn", "neighbours": neighbours}
+        if neighbours < 2 or neighbours % 2:
+            raise ValueError(f"neighbours must be even, half on either side, not {neighbours}")
+        self.config: dict[str, int | str] = {"architecture": "hsid-cnn", "neighbours": neighbours}
         self.neighbours = neighbours
         self.spectral = _branch(neighbours)
         self.spatial = _branch(1)
@@ -71,7 +71,7 @@ class HSIDCNN(nn.Module):
         )
         self.heads = nn.ModuleList(nn.Conv2d(WIDTH, HEAD, 3, padding=1) for _ in TAPS)
         self.last = nn.Conv2d(len(TAPS) * HEAD, 1, 3, padding=1)
-        _initialise(self)
+        initialise_kaiming(self)
 
     @staticmethod
     def sizes_for(bands: int) -> dict[str, int]:

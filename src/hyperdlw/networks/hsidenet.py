@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
 
 from ..errors import BadInput
-from .dlwnet import _initialise
+from .dlwnet import initialise_kaiming
 
 WIDTHS = (64, 64, 64, 128, 128, 128, 256, 256, 256, 128, 128, 128, 64, 64, 64, 64)
 """Filters of the sixteen inner layers; those of 256 look at every second pixel."""
@@ -28,7 +27,7 @@ class HSIDeNet(nn.Module):
 
     def __init__(self, channels: int = 31) -> None:
         super().__init__()
-        self.config: dict[str, Any] = {"architecture": "hsi-denet", "channels": channels}
+        self.config: dict[str, int | str] = {"architecture": "hsi-denet", "channels": channels}
         self.channels = channels
         layers: list[nn.Module] = [nn.Conv2d(channels, 64, 3, padding=1), nn.ReLU()]
         for a, b in itertools.pairwise((64, *WIDTHS)):
@@ -40,7 +39,7 @@ class HSIDeNet(nn.Module):
             ]
         layers.append(nn.Conv2d(WIDTHS[-1], channels, 3, padding=1, bias=False))
         self.layers = nn.Sequential(*layers)
-        _initialise(self)
+        initialise_kaiming(self)
 
     @staticmethod
     def sizes_for(bands: int) -> dict[str, int]:

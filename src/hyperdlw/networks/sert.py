@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import BadInput, BadModel
-from .padding import reflect_to
+from .skip import reflect_to
 
 WIDTH, HEADS, GROUPS, SQUEEZED, LOW, MEMORY = 96, 6, 4, 24, 12, 128
 
@@ -47,7 +46,7 @@ class SERT(nn.Module):
 
     def __init__(self, channels: int = 31, variant: str = "sert") -> None:
         super().__init__()
-        self.config: dict[str, Any] = {"architecture": variant, "channels": channels}
+        self.config: dict[str, int | str] = {"architecture": variant, "channels": channels}
         stages = VARIANTS[variant]
         self.multiple = max(s.window for s in stages)
         self.first = nn.Conv2d(channels, WIDTH, 3, padding=1)

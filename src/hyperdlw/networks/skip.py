@@ -11,6 +11,25 @@ MULTIPLE = 2 ** (SCALES + 1)
 """Sides of the image: the lowest scale must have two pixels, or there is nothing to reflect."""
 
 
+def reflect_to(t: Tensor, multiple: int) -> Tensor:
+    """Extend (..., row, col) on the right and below, by reflection, to multiples of ``multiple``.
+
+    The reflection goes on to and fro, so that an image may be much smaller than the padding.
+
+    >>> reflect_to(torch.tensor([[0, 1, 2]]), 4)[0]
+    tensor([0, 1, 2, 1])
+    """
+    for axis in (-2, -1):
+        size = t.shape[axis]
+        wanted = -(-size // multiple) * multiple
+        if wanted == size:
+            continue
+        period = max(1, 2 * (size - 1))
+        phase = torch.arange(wanted, device=t.device) % period
+        t = t.index_select(axis, torch.minimum(phase, period - phase))
+    return t
+
+
 class SkipNet(nn.Module):
     """(1, band, row, col) noise -> image, sides multiples of 32 (Luo et al. 2021, S2DIP).
 
@@ -27,13 +46,14 @@ class SkipNet(nn.Module):
         self.last = nn.Conv2d(WIDTH, bands, 1)
 
     def forward(self, z: Tensor) -> Tensor:
-        passed = []
-        for scale in self.scales:
-            passed.append(scale.across(z))  # type: ignore[operator]
-            z = scale.down(z)  # type: ignore[operator]
-        for scale, skip in zip(reversed(self.scales), reversed(passed), strict=True):
+        passed: list[Tensor] = []
+        scales = [s for s in self.scales if isinstance(s, _Scale)]
+        for scale in scales:
+            passed.append(scale.across(z))
+            z = scale.down(z)
+        for scale, skip in zip(reversed(scales), reversed(passed), strict=True):
             z = F.interpolate(z, scale_factor=2, mode="bilinear")
-            z = scale.up(torch.cat([skip, z], 1))  # type: ignore[operator]
+            z = scale.up(torch.cat([skip, z], 1))
         out: Tensor = self.last(z)
         return out
 

@@ -38,7 +38,7 @@ def about_run(run: Training) -> dict[str, Any]:
 
 def came_from(start: str) -> dict[str, Any]:
     """What a card says about the network a run started from, and about those before it."""
-    stored = store.load(start)
+    stored = store.load_network(start)
     told = ("data", "recipe", "steps", "training_seconds", "validation_psnr")
     before = {k: stored.card[k] for k in told if k in stored.card}
     history = [*stored.card.get("history", ()), before | {"sha256": stored.sha256}]

@@ -92,7 +92,7 @@ class Training:
             patches: where a network that is wider than the recipe's is narrowed on.
         """
         if recipe.start is not None:
-            net = store.load(recipe.start).net
+            net = store.load_network(recipe.start).net
             recipe = replace(recipe, filters=recipe.filters or net.config["filters"])
             assert recipe.filters is not None
             if isinstance(net, DLWnet3d) and patches and net.config["filters"] > recipe.filters:
@@ -334,7 +334,9 @@ def conduct(
     )
     target = out / f"{run.recipe.name}.safetensors"
     if _place()[0] == 0:
-        store.save(target, run.averaged(), {**about_run(run), **given.facts}, overwrite=True)
+        store.save_network(
+            target, run.averaged(), {**about_run(run), **given.facts}, overwrite=True
+        )
     return target
 
 

@@ -216,12 +216,12 @@ def _named(name: str, truth: Truth | None) -> Source:
             )
         return Oracle(truth)
     path = Path(name)
-    if name not in store.names():
+    if name not in store.list_networks():
         if path.suffix and path.suffix not in store.ENDINGS:
             return Given(torch.from_numpy(open_cube(path).data), name=path.name)
         if not path.suffix and len(path.parts) == 1 and not path.exists():
             raise unknown_name(
-                "weight source", name, [*FORMULAS, "original", "oracle", *store.names()]
+                "weight source", name, [*FORMULAS, "original", "oracle", *store.list_networks()]
             )
-    stored = store.load(name)
+    stored = store.load_network(name)
     return Net(stored.net, str(stored.card.get("name", name)), stored.sha256)

@@ -201,7 +201,7 @@ def nets(as_json: JsonOption = False) -> None:
     from ...networks import files as store
     from ...weights import DEFAULT, FORMULAS
 
-    shipped = {name: store.load(name) for name in store.names()}
+    shipped = {name: store.load_network(name) for name in store.list_networks()}
     formulas = {k: (type(v).__doc__ or "").strip().splitlines()[0] for k, v in FORMULAS.items()}
     if as_json:
         cards = {k: {**v.card, "sha256": v.sha256} for k, v in shipped.items()}
@@ -236,7 +236,7 @@ def import_weights(
     if Path(target).suffix != ".safetensors":
         raise BadOption(f"a network is written as .safetensors, not as {target}")
     check_places([target], overwrite)
-    net, card = store.import_any(checkpoint, name)
-    store.save(target, net, card, overwrite=overwrite)
+    net, card = store.import_network(checkpoint, name)
+    store.save_network(target, net, card, overwrite=overwrite)
     if not quiet:
         console.summary({"network": card["name"], "from": checkpoint, "output": target})

@@ -26,8 +26,8 @@ def list_choices(bands: int) -> Choices:
     from ...weights import DEFAULT, FORMULAS
 
     weights = {}
-    for name in store.names():
-        stored = store.load(name)
+    for name in store.list_networks():
+        stored = store.load_network(name)
         if stored.net.channels in (None, bands):
             through = ", ".join(map(str, stored.card.get("sources", []))) or "unknown models"
             weights[name] = f"Network trained through {through}."

@@ -202,8 +202,8 @@ def networks() -> dict[str, tuple[str, ...]]:
     U tells models apart, not scenes: of networks with the same models the general one is taken.
     """
     found: dict[str, tuple[str, ...]] = {}
-    for name in sorted(store.names(), key=len):
-        stored = store.load(name)
+    for name in sorted(store.list_networks(), key=len):
+        stored = store.load_network(name)
         sources = tuple(str(s) for s in stored.card.get("sources", ()))
         known = all(s in models.registry() for s in sources)
         if stored.net.channels is None and sources and known and sources not in found.values():
