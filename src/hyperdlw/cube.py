@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from decimal import Decimal
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +15,24 @@ from .errors import BadInput
 
 AXES = "brc"
 """Axis order inside hyperdlw: band, row, column."""
+SPECTRAL = ("band", "bands", "wavelength", "wavelengths", "wl", "spectral", "lambda")
+"""Names of the band axis of arrays with named axes."""
+FILL = ("_FillValue", "nodata", "missing_value")  # attributes with the nodata value
+Metadata: TypeAlias = Mapping[str, Any]
+"""What a file says beside the numbers: text, numbers, and tuples and dicts of them, by name."""
+
+
+@runtime_checkable
+class NamedArray(Protocol):
+    """An array with named axes: an xarray.DataArray, or what offers the same."""
+
+    dims: tuple[object, ...]
+    coords: Mapping[object, NamedArray]
+    attrs: Mapping[str, object]
+    shape: tuple[int, ...]
+    values: NDArray[np.generic]
+
+    def copy(self, *, data: NDArray[np.generic]) -> NamedArray: ...
 
 
 @dataclass(frozen=True)
@@ -39,7 +59,7 @@ class Encoding:
 
 
 def decode(
-    stored: NDArray[Any], encoding: Encoding
+    stored: NDArray[np.generic], encoding: Encoding
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Values ``stored * scale + offset`` as float32, and where they are measurements.
 
@@ -53,7 +73,8 @@ def decode(
     ok = np.isfinite(stored)
     if encoding.nodata is not None:
         ok &= stored != encoding.nodata
-    values = _as_float32(stored)
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = stored.astype(np.float32)
     ok &= np.isfinite(values)
     if encoding.scale != 1.0 or encoding.offset != 0.0:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -63,8 +84,8 @@ def decode(
 
 
 def encode(
-    values: NDArray[Any], valid: NDArray[np.bool_], encoding: Encoding
-) -> tuple[NDArray[Any], int]:
+    values: NDArray[np.generic], valid: NDArray[np.bool_], encoding: Encoding
+) -> tuple[NDArray[np.generic], int]:
     """The stored form ``(value - offset) / scale`` of values, and how many had to be clipped.
 
     Integer types round, and are clipped to what they can hold; where ``valid`` is False the value
@@ -83,18 +104,13 @@ def encode(
         clipped = int(np.count_nonzero(outside & valid))
         # The float64 nearest to a 64-bit maximum lies above it: step down before casting.
         top = float(info.max)
-        top = top if int(top) <= info.max else float(np.nextafter(top, 0.0))
-        stored = np.clip(stored, float(info.min), top)
+        below = top if int(top) <= info.max else float(np.nextafter(top, 0.0))
+        stored = np.clip(stored, float(info.min), below)
     elif dtype.itemsize < 4:
         limit = float(np.finfo(dtype).max)
         clipped = int(np.count_nonzero((np.abs(stored) > limit) & valid))
         stored = np.where(valid, np.clip(stored, -limit, limit), stored)
     return stored.astype(dtype), clipped
-
-
-def _as_float32(stored: NDArray[Any]) -> NDArray[np.float32]:
-    with np.errstate(over="ignore", invalid="ignore"):
-        return stored.astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +132,7 @@ class Cube:
     wavelengths: NDArray[np.float64] | None = None
     good_bands: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, bool))
     encoding: Encoding = field(default_factory=Encoding)
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Metadata = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.data.ndim != 3:
@@ -149,7 +165,7 @@ class Cube:
         good_bands: ArrayLike | None = None,
         nodata: float | None = None,
         encoding: Encoding | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Metadata | None = None,
     ) -> Cube:
         """Make a cube from an array; NaN, Inf and ``nodata`` voxels become invalid.
 
@@ -180,7 +196,7 @@ class Cube:
                 mask = np.expand_dims(mask, encoding.axes.index("b"))
             ok &= np.broadcast_to(mask, stored.shape).transpose(order)
             # What is masked keeps the value it was stored with, as decode() leaves nodata.
-            values = np.where(ok, values, _as_float32(ordered))
+            values = np.where(ok, values, decode(ordered, Encoding())[0])
         return cls(
             np.ascontiguousarray(values, dtype=np.float32),
             np.ascontiguousarray(ok),
@@ -190,17 +206,63 @@ class Cube:
             dict(metadata or {}),
         )
 
-    def to_array(self, encoding: Encoding | None = None) -> tuple[NDArray[Any], int]:
-        """The stored form of the cube, and how many voxels had to be clipped to its type.
-
-        Valid values are put back through ``(value - offset) / scale``, rounded for integer types and
-        clipped to what the type can hold; invalid voxels keep the value they came with (integer
-        types that cannot hold it get ``nodata`` or 0).
-        """
+    def to_array(self, encoding: Encoding | None = None) -> tuple[NDArray[np.generic], int]:
+        """The stored form of the cube, and how many voxels were clipped (see :func:`encode`)."""
         enc = encoding or self.encoding
         out, clipped = encode(self.data, self.valid, enc)
         back = tuple(AXES.index(a) for a in enc.axes)
         return np.ascontiguousarray(out.transpose(back)), clipped
+
+    @classmethod
+    def from_xarray(cls, array: NamedArray) -> Cube:
+        """A cube from an array with named axes: three, or two and no band axis.
+
+        The band axis is one of ``SPECTRAL``; the other two are row and column in their order.
+        Wavelengths come from a coordinate along it that is called so too (attribute ``units``; nm or
+        um by size if there is none), nodata from the attributes ``FILL``.
+        """
+        dims = [str(d) for d in array.dims]
+        named = [i for i, d in enumerate(dims) if d.lower() in SPECTRAL]
+        if len(dims) not in (2, 3) or (len(dims) == 3 and len(named) != 1):
+            raise BadInput(
+                f"the axes are {', '.join(dims) or 'none'}, and one of three must be called "
+                f"{', '.join(SPECTRAL[:-1])} or {SPECTRAL[-1]}; rename the band axis"
+            )
+        if len(dims) == 2 and named:
+            raise BadInput(f"the axes are {', '.join(dims)}; a cube has two more beside the bands")
+        at = named[0] if named else 0
+        order = "rc"[:at] + "b" + "rc"[at:]
+        notes: list[str] = []
+        wavelengths = None
+        for name, coordinate in array.coords.items() if named else ():
+            along = tuple(coordinate.dims) == (array.dims[at],)
+            if not along or str(name).lower() not in (*SPECTRAL[2:], "lam"):
+                continue
+            numbers = np.asarray(coordinate.values)
+            if numbers.dtype.kind in "iuf":
+                units = coordinate.attrs.get("units")
+                texts = [str(v) for v in numbers]
+                wavelengths = to_nanometres(texts, None if units is None else str(units), notes)
+        said = next((name for name in FILL if name in array.attrs), None)
+        nodata = math.nan
+        metadata: dict[str, Any] = {"data_array": array, "notes": tuple(notes)}
+        if said is not None:
+            nodata = float(np.asarray(array.attrs[said], np.float64).reshape(-1)[0])
+            metadata["nodata_from"] = f"the attribute '{said}'"
+        values = np.asarray(array.values)
+        fill = None if math.isnan(nodata) else nodata
+        encoding = Encoding(values.dtype.name, order, nodata=fill)
+        return cls.from_array(
+            values, axes=order, wavelengths=wavelengths, encoding=encoding, metadata=metadata
+        )
+
+    def to_xarray(self) -> NamedArray:
+        """The array the cube came from with its values: the same axes, coordinates and type."""
+        array: NamedArray | None = self.metadata.get("data_array")
+        if array is None:
+            raise BadInput("this cube was not made from an array with named axes; use its data")
+        stored, _ = self.to_array()
+        return array.copy(data=stored.reshape(array.shape))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -212,11 +274,18 @@ class Cube:
     def bands(self) -> int:
         return int(self.data.shape[0])
 
-    def with_data(self, data: NDArray[Any]) -> Cube:
+    def with_data(self, data: NDArray[np.generic]) -> Cube:
         """The same cube with other values (mask, wavelengths and encoding kept)."""
         if data.shape != self.data.shape:
             raise BadInput(f"new data has shape {data.shape}, the cube {self.data.shape}")
         return replace(self, data=np.ascontiguousarray(data, dtype=np.float32))
+
+
+def make_cube(given: Cube | NamedArray | ArrayLike) -> Cube:
+    """A cube from what a user has: a cube, an array with named axes, or (band, row, col)."""
+    if isinstance(given, Cube):
+        return given
+    return Cube.from_xarray(given) if isinstance(given, NamedArray) else Cube.from_array(given)
 
 
 @dataclass(frozen=True)
@@ -237,9 +306,9 @@ class BandRange:
 
 def minmax_range(data: NDArray[np.float32], valid: NDArray[np.bool_]) -> BandRange:
     """Smallest and largest valid value of every band: the scaling of the paper (for clean scenes)."""
-    lo = np.array([b[v].min() if v.any() else 0.0 for b, v in zip(data, valid, strict=True)])
-    hi = np.array([b[v].max() if v.any() else 0.0 for b, v in zip(data, valid, strict=True)])
-    return BandRange(lo.astype(np.float32), hi.astype(np.float32))
+    held = [band[ok] if ok.any() else np.zeros(1) for band, ok in zip(data, valid, strict=True)]
+    lo, hi = ([pick(values) for values in held] for pick in (np.min, np.max))
+    return BandRange(np.array(lo, np.float32), np.array(hi, np.float32))
 
 
 ENOUGH = 2**18
@@ -249,7 +318,7 @@ GROUP = 16
 
 
 def _smoothed(band: NDArray[np.float32], ok: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Valid values of the 5x5 median of a band, or of evenly spread rows of it."""
+    """Valid values of the 5x5 median of a band, or of evenly spread rows of a large one."""
     from scipy.ndimage import median_filter
 
     rows = len(band)
@@ -269,10 +338,8 @@ def robust_range(data: NDArray[np.float32], valid: NDArray[np.bool_]) -> BandRan
 
     Minimum and maximum of a noisy band measure the noise. A 5x5 median removes impulses and most of
     the Gaussian part; the 0.1 % and 99.9 % quantiles of what is left are close to the limits of the
-    clean band. Invalid voxels are filled with the band median and do not enter the quantiles. Of large
-    bands evenly spread groups of rows are enough.
+    clean band. Invalid voxels are filled with the band median and do not enter the quantiles.
     """
-
     lo = np.zeros(len(data), np.float32)
     hi = np.zeros(len(data), np.float32)
     for b, (band, ok) in enumerate(zip(data, valid, strict=True)):
@@ -284,3 +351,50 @@ def robust_range(data: NDArray[np.float32], valid: NDArray[np.bool_]) -> BandRan
         if hi[b] <= lo[b]:
             lo[b], hi[b] = band[ok].min(), band[ok].max()
     return BandRange(lo, hi)
+
+
+POWERS = {"nanometers": 0, "nanometres": 0, "nanometer": 0, "nanometre": 0, "nm": 0}
+POWERS |= dict.fromkeys(("micrometers", "micrometres", "micrometer", "micrometre"), 3)
+POWERS |= dict.fromkeys(("um", "µm", "μm", "microns", "micron"), 3)
+POWERS |= {"millimeters": 6, "mm": 6, "meters": 9, "metres": 9, "m": 9}
+POWERS |= {"angstroms": -1, "angstrom": -1}
+"""Units of length as powers of ten of a nanometre."""
+
+
+def scale_decimal(text: str, power: int) -> float:
+    """A decimal number times a power of ten, rounded once: 0.4005 um is 400.5 nm and back.
+
+    >>> scale_decimal("0.4005", 3), scale_decimal("400.5", -3)
+    (400.5, 0.4005)
+    """
+    if len(text) > 40:
+        raise ValueError(f"a number of {len(text)} characters")
+    return float(Decimal(text.strip()).scaleb(power))
+
+
+def to_nanometres(
+    texts: Sequence[str], units: str | None, notes: list[str], what: str = "wavelengths"
+) -> NDArray[np.float64] | None:
+    """Wavelengths in nanometres from numbers as a file writes them.
+
+    Args:
+        units: the file's word, or None if it has none: then below 100 is taken for micrometres.
+        notes: gets what was assumed or could not be used, with ``what`` as the word for them.
+    """
+    plain = [float(t) if len(t) <= 40 else math.nan for t in texts]
+    if not texts or not np.isfinite(plain).all():
+        notes.append(f"{what} are not finite and were not used")
+        return None
+    word = (units or "").strip().lower()
+    if word in ("", "unknown"):
+        word = "um" if max(plain) < 100 else "nm"
+        if not any(plain):
+            notes.append(f"{what} are all 0 and were not used")
+            return None
+        notes.append(f"{what} have no unit and were taken to be in {word}")
+    if word in ("wavenumber", "wavenumbers", "cm-1", "1/cm") and all(plain):
+        return np.array([1e7 / v for v in plain])
+    if word not in POWERS:
+        notes.append(f"{what} are in '{word[:20]}', not in a unit of length, and were not used")
+        return None
+    return np.array([scale_decimal(t, POWERS[word]) for t in texts])

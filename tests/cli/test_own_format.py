@@ -20,7 +20,7 @@ import json
 import numpy as np
 
 from hyperdlw.cube import Encoding
-from hyperdlw.io import CubeFile, Format, mapped
+from hyperdlw.io import CubeReader, Format, map_windows
 
 
 class Plain(Format):
@@ -37,11 +37,11 @@ class Plain(Format):
             start = file.tell()
         dtype, shape = np.dtype(said["dtype"]), tuple(said["plain"])
         waves = said["wavelengths"]
-        return CubeFile(
+        return CubeReader(
             path,
             shape,
             Encoding(dtype.name, "brc", format=self.name),
-            mapped(path, start, shape, dtype, "brc"),
+            map_windows(path, start, shape, dtype, "brc"),
             None if waves is None else np.array(waves),
             plain=True,
         )

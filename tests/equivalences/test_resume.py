@@ -52,7 +52,7 @@ def net() -> Net:
 
 
 def run(path: Path, target: Path, model: str = "nn", **more: object) -> dict:
-    with io.open_source(path) as file:
+    with io.open_reader(path) as file:
         short = replace(models.build(model, file.shape).schedule, steps=4)
         options = large.Options(model, resolve([net(), "precision"]), schedule=short)
         plan = large.plan_for(file.shape, options, tile=7)
@@ -89,13 +89,13 @@ def killed(path: Path, target: Path, model: str, point: int, kind: int) -> bool:
         elif kind == 1:
             run(path, target, model, watch=bang)
         else:
-            plain = io.Pen.write
+            plain = io.WindowWriter.write
 
             def write(self, *args):
                 bang()
                 return plain(self, *args)
 
-            io.Pen.write = write
+            io.WindowWriter.write = write
             run(path, target, model)
         os._exit(0)
     _, status = os.waitpid(child, 0)

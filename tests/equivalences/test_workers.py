@@ -95,7 +95,7 @@ def noisy(tmp_path_factory) -> Path:
 
 
 def run(noisy: Path, target: Path, who: Dask | None, model: str, weights: Path | None = None):
-    with io.open_source(noisy) as file:
+    with io.open_reader(noisy) as file:
         short = replace(models.build(model, file.shape).schedule, steps=2)
         options = large.Options(model, resolve("N+T+TS"), schedule=short)
         plan = large.plan_for(file.shape, options, tile=TILE)
@@ -153,7 +153,7 @@ def test_strips_have_files_of_their_own(tmp_path):
     cube = Cube.from_array(np.random.default_rng(1).random((3, 301, 20), np.float32))
     for strip in (7, 37, 64, 100, 127):
         path = tmp_path / f"{strip}.zarr"
-        with io.create(path, cube, strip=strip) as sink:
+        with io.open_writer(path, cube, strip=strip) as sink:
             assert (sink.shared, sink.tile[0]) == (True, strip)
             pen = pickle.loads(pickle.dumps(sink.pen))
             seen: set[str] = set()

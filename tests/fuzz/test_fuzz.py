@@ -179,7 +179,7 @@ def test_journals(at, damage, shorten):
         np.save(source, scene.transpose(1, 2, 0))
 
         def run(watch=None):
-            with io.open_source(source) as file:
+            with io.open_reader(source) as file:
                 options = large.Options("tvs", resolve("precision"), schedule=Schedule(3, 0.1))
                 plan = large.plan_for(file.shape, options, tile=5)
                 denoise_file(file, str(target), options, plan, Outputs(), True, watch=watch)

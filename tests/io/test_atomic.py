@@ -110,7 +110,7 @@ FULL = """
     import numpy as np
     from hyperdlw.cube import Cube
     from hyperdlw.errors import BadFile
-    from hyperdlw.io import create, matlab, save_cube
+    from hyperdlw.io import open_writer, matlab, save_cube
 
     folder, size = Path(sys.argv[1]), int(sys.argv[2])
     noise = np.random.default_rng(0).integers(0, 60000, (3, size, size)).astype(np.uint16)
@@ -129,7 +129,7 @@ FULL = """
     assert len(list(folder.iterdir())) == 6
     for name in ["b.npy", "b.hdr", "b.tif", "b.h5"]:
         try:
-            with create(folder / name, cube) as sink:
+            with open_writer(folder / name, cube) as sink:
                 for row in range(0, size, 50):
                     rows = slice(row, row + 50)
                     sink.write(rows, slice(0, size), cube.data[:, rows])

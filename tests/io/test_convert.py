@@ -11,8 +11,7 @@ import rasterio
 
 from hyperdlw.cube import Cube, Encoding
 from hyperdlw.errors import BadOption, OutputExists
-from hyperdlw.io import open_cube, open_source, save_cube
-from hyperdlw.io.convert import convert
+from hyperdlw.io import convert_file, open_cube, open_reader, save_cube
 
 NAMES = ["a.npy", "a.npz", "a.mat", "a.hdr", "a.tif", "a.h5", "a.zarr", "bands/"]
 FULL = ["a.npz", "a.mat", "a.hdr", "a.tif", "a.h5", "a.zarr"]
@@ -48,8 +47,8 @@ def made(tmp_path_factory):
 @pytest.mark.parametrize(("one", "other"), list(itertools.product(NAMES, NAMES)))
 def test_every_pair(made, tmp_path, one, other):
     stored, places = made
-    done = convert(places[one], f"{tmp_path}/{other}")
-    with open_source(f"{tmp_path}/{other}") as back:
+    done = convert_file(places[one], f"{tmp_path}/{other}")
+    with open_reader(f"{tmp_path}/{other}") as back:
         np.testing.assert_array_equal(back.read_stored(), stored)
         assert back.dtype == np.uint16
         if one in FULL and other in FULL:
@@ -82,8 +81,8 @@ EXACT = {
 def test_no_detour_through_float32(tmp_path, name, dtype):
     stored = np.tile(EXACT[dtype], 8).reshape(2, 4, 3)
     np.save(tmp_path / "in.npy", stored)
-    convert(tmp_path / "in.npy", tmp_path / name)
-    convert(tmp_path / name, tmp_path / "out.npy")
+    convert_file(tmp_path / "in.npy", tmp_path / name)
+    convert_file(tmp_path / name, tmp_path / "out.npy")
     back = np.load(tmp_path / "out.npy")
     assert back.dtype == stored.dtype
     assert back.tobytes() == stored.tobytes()
@@ -92,20 +91,20 @@ def test_no_detour_through_float32(tmp_path, name, dtype):
 def test_what_cannot_be_converted_is_refused(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros((4, 5, 3), np.float32))
     with pytest.raises(BadOption, match="cannot hold float32"):
-        convert(tmp_path / "a.npy", tmp_path / "a.png")
+        convert_file(tmp_path / "a.npy", tmp_path / "a.png")
     with pytest.raises(BadOption, match="names no format"):
-        convert(tmp_path / "a.npy", tmp_path / "a.xyz")
+        convert_file(tmp_path / "a.npy", tmp_path / "a.xyz")
     with pytest.raises(OutputExists):
-        convert(tmp_path / "a.npy", tmp_path / "a.npy")
+        convert_file(tmp_path / "a.npy", tmp_path / "a.npy")
     assert os.listdir(tmp_path) == ["a.npy"]
-    convert(tmp_path / "a.npy", tmp_path / "a.npy", overwrite=True)
+    convert_file(tmp_path / "a.npy", tmp_path / "a.npy", overwrite=True)
     assert np.load(tmp_path / "a.npy").shape == (4, 5, 3)
 
 
 def test_names_that_envi_has_no_words_for(tmp_path):
     cube = Cube.from_array(np.zeros((2, 3, 4)), metadata={"band_names": ("a,b", "c")})
     save_cube(cube, tmp_path / "a.h5")
-    assert convert(tmp_path / "a.h5", tmp_path / "a.hdr").lost == ("band names",)
+    assert convert_file(tmp_path / "a.h5", tmp_path / "a.hdr").lost == ("band names",)
     assert open_cube(tmp_path / "a.hdr").metadata["band_names"] == ("a;b", "c")
 
 
@@ -114,10 +113,10 @@ def test_keys_of_a_header_survive_a_geotiff(tmp_path):
     save_cube(cube, tmp_path / "a.hdr")
     with open(tmp_path / "a.hdr", "a") as file:
         file.write("smile = {1, 2}\nsensor type = HySpex\n")
-    lost = convert(tmp_path / "a.hdr", tmp_path / "b.npy").lost
+    lost = convert_file(tmp_path / "a.hdr", tmp_path / "b.npy").lost
     assert lost == ("other header keys (smile, sensor type)",)
-    convert(tmp_path / "a.hdr", tmp_path / "b.tif")
-    convert(tmp_path / "b.tif", tmp_path / "c.hdr")
+    convert_file(tmp_path / "a.hdr", tmp_path / "b.tif")
+    convert_file(tmp_path / "b.tif", tmp_path / "c.hdr")
     text = (tmp_path / "c.hdr").read_text()
     assert "smile = {1, 2}" in text
     assert "sensor type = HySpex" in text

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from hyperdlw.cube import Cube, Encoding
 from hyperdlw.errors import BadFile, BadOption, DlwError, OutputExists
-from hyperdlw.io import describe, envi, open_cube, open_source, save_cube
+from hyperdlw.io import describe_file, envi, open_cube, open_reader, save_cube
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 
@@ -94,7 +94,7 @@ def test_no_byte_order_is_little_endian_and_said(tmp_path, stored):
     cube = open_cube(make(tmp_path, stored, byte_order=None))
     np.testing.assert_array_equal(cube.data, stored)
     assert "little-endian was assumed" in cube.metadata["notes"][0]
-    assert describe(tmp_path / "a.hdr")["notes"] == cube.metadata["notes"]
+    assert describe_file(tmp_path / "a.hdr")["notes"] == cube.metadata["notes"]
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_bad_header_gives_a_sentence(tmp_path, stored, name):
     head = make(tmp_path, stored, **changes)
     tracemalloc.start()
     try:
-        for look in (open_cube, describe, open_source):
+        for look in (open_cube, describe_file, open_reader):
             with pytest.raises(BadFile, match=words) as error:
                 look(head)
             assert "\n" not in str(error.value)
@@ -311,7 +311,7 @@ def test_any_header_gives_a_sentence_or_a_cube(data):
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "a.img").write_bytes(np.arange(60, dtype=np.int16).tobytes())
         Path(folder, "a.hdr").write_bytes(raw)
-        for look in (open_cube, describe):
+        for look in (open_cube, describe_file):
             with contextlib.suppress(DlwError):
                 seen = look(Path(folder, "a.hdr"))
                 if isinstance(seen, Cube):

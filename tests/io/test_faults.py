@@ -22,7 +22,7 @@ from scipy.io import savemat
 
 from hyperdlw.cube import Cube, Encoding
 from hyperdlw.errors import BadFile, BadOption, DlwError, OutputExists
-from hyperdlw.io import describe, matlab, open_cube, save_cube
+from hyperdlw.io import describe_file, matlab, open_cube, save_cube
 
 CUBE = np.arange(3 * 4 * 5, dtype=np.uint16).reshape(3, 4, 5)
 
@@ -200,7 +200,7 @@ def test_damage_gives_a_sentence_or_a_cube(name, data):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, name)
         path.write_bytes(raw)
-        for look in (open_cube, describe):
+        for look in (open_cube, describe_file):
             with contextlib.suppress(DlwError):
                 look(path)
 
@@ -237,7 +237,7 @@ def test_hdf5_that_promises_what_it_does_not_hold(tmp_path):
         open_cube(tmp_path / "a.mat")
 
 
-@pytest.mark.parametrize("look", [open_cube, describe])
+@pytest.mark.parametrize("look", [open_cube, describe_file])
 def test_places_that_hold_no_cube(tmp_path, look):
     with pytest.raises(BadFile, match="there is no file"):
         look(tmp_path / "missing.npy")

@@ -11,7 +11,7 @@ from rasterio.control import GroundControlPoint
 
 from hyperdlw.cube import Cube, Encoding
 from hyperdlw.errors import BadFile
-from hyperdlw.io import create, describe, open_cube, open_source, save_cube
+from hyperdlw.io import describe_file, open_cube, open_reader, open_writer, save_cube
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 UTM = rasterio.CRS.from_epsg(32632)
@@ -62,9 +62,12 @@ def test_everything_survives(tmp_path, stored, profile, by_windows):
     assert cube.wavelengths is not None
     assert cube.wavelengths.tolist() == [401, 402, 403, 404]
     assert cube.metadata["fwhm"] == (1, 2, 3, 4)
-    assert describe(tmp_path / "a.tif")["nodata_from"] == "the file's nodata tag"
+    assert describe_file(tmp_path / "a.tif")["nodata_from"] == "the file's nodata tag"
     if by_windows:
-        with open_source(tmp_path / "a.tif") as source, create(tmp_path / "b.tif", source) as sink:
+        with (
+            open_reader(tmp_path / "a.tif") as source,
+            open_writer(tmp_path / "b.tif", source) as sink,
+        ):
             for c in (slice(17, 30), slice(0, 17)):
                 sink.write(slice(0, 20), c, *source.read(slice(0, 20), c))
     else:
@@ -122,7 +125,7 @@ def test_scales_that_differ_are_kept(tmp_path, stored):
 
 def test_the_users_nodata_wins_and_is_told(tmp_path, stored):
     make(tmp_path / "a.tif", stored, nodata=-1)
-    told = describe(tmp_path / "a.tif", nodata=5)
+    told = describe_file(tmp_path / "a.tif", nodata=5)
     assert (told["nodata"], told["nodata_from"]) == (5, "given by you")
     cube = open_cube(tmp_path / "a.tif", nodata=float(stored[0, 0, 0]))
     assert not cube.valid[0, 0, 0]
@@ -141,7 +144,7 @@ def test_cut_short_by_windows(tmp_path, stored):
     """An image that lost its end is read up to there and then says so."""
     make(tmp_path / "a.tif", stored, {"blockysize": 1})
     raw = (tmp_path / "a.tif").read_bytes()
-    with open_source(tmp_path / "a.tif") as source:
+    with open_reader(tmp_path / "a.tif") as source:
         os.truncate(tmp_path / "a.tif", len(raw) // 2)
         with pytest.raises(BadFile, match="damaged or incomplete"):
             source.read()
@@ -151,7 +154,7 @@ def test_cut_short_by_windows(tmp_path, stored):
 def test_types_by_windows(tmp_path, dtype):
     stored = (np.arange(60).reshape(3, 4, 5) * 2).astype(dtype)
     cube = Cube.from_array(stored, encoding=Encoding(dtype, "brc"))
-    with create(tmp_path / "a.tif", cube) as sink:
+    with open_writer(tmp_path / "a.tif", cube) as sink:
         sink.write_stored(slice(0, 4), slice(0, 5), stored)
     with rasterio.open(tmp_path / "a.tif") as picture:
         np.testing.assert_array_equal(picture.read(), stored)

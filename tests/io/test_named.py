@@ -9,7 +9,7 @@ from scipy.io import loadmat, savemat
 
 from hyperdlw.cube import Cube, Encoding
 from hyperdlw.errors import BadFile, BadOption, DlwError
-from hyperdlw.io import describe, open_cube, save_cube
+from hyperdlw.io import describe_file, open_cube, save_cube
 
 
 def write_v73(path, **variables):
@@ -53,7 +53,7 @@ def test_several_cubes_are_listed(tmp_path, scene, name):
     assert open_cube(tmp_path / name, key="noisy").shape == (2, 5, 7)
     with pytest.raises(BadOption, match="did you mean 'noisy'"):
         open_cube(tmp_path / name, key="nosy")
-    facts = describe(tmp_path / name)
+    facts = describe_file(tmp_path / name)
     assert facts["shape"] is None
     assert list(facts["variables"]) == ["clean", "noisy"]
 
@@ -61,7 +61,7 @@ def test_several_cubes_are_listed(tmp_path, scene, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_variable_called_cube_comes_first(tmp_path, scene, name):
     write(tmp_path / name, rgb=scene[:, :, :2], cube=scene)
-    assert open_cube(tmp_path / name).shape == describe(tmp_path / name)["shape"] == (3, 5, 7)
+    assert open_cube(tmp_path / name).shape == describe_file(tmp_path / name)["shape"] == (3, 5, 7)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -84,7 +84,7 @@ def test_what_does_not_fit_is_noted(tmp_path, scene, name):
 def test_axes(tmp_path, scene, name):
     write(tmp_path / name, x=scene)
     assert open_cube(tmp_path / name, axes="brc").shape == (5, 7, 3)
-    assert describe(tmp_path / name, axes="brc")["shape"] == (5, 7, 3)
+    assert describe_file(tmp_path / name, axes="brc")["shape"] == (5, 7, 3)
     with pytest.raises(DlwError, match="arrangement"):
         open_cube(tmp_path / name, axes="xyz")
 
@@ -92,7 +92,7 @@ def test_axes(tmp_path, scene, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_describe(tmp_path, scene, name):
     write(tmp_path / name, x=scene, wavelengths=np.array([400.0, 500, 600]))
-    facts = describe(tmp_path / name)
+    facts = describe_file(tmp_path / name)
     assert (facts["shape"], facts["stored_shape"]) == ((3, 5, 7), (5, 7, 3))
     assert (facts["key"], facts["dtype"]) == ("x", "uint16")
     assert facts["wavelengths"] == (400.0, 600.0)
@@ -137,7 +137,7 @@ def test_version_5_as_scipy_writes_it(tmp_path, kind, packed):
     array = np.random.default_rng(0).integers(0, 2, (2, 3, 4)).astype(kind)
     other = {"text": "abc", "cells": np.array([1, "a"], object), "deep": {"x": array}, "n": 1.0}
     savemat(tmp_path / "a.mat", {**other, "cube": array}, do_compression=packed)
-    facts = describe(tmp_path / "a.mat")
+    facts = describe_file(tmp_path / "a.mat")
     assert list(facts["variables"]) == ["text", "cells", "deep", "n", "cube"]
     cube = open_cube(tmp_path / "a.mat")
     assert cube.encoding.dtype == array.dtype.name

@@ -12,7 +12,7 @@ from rasterio.enums import ColorInterp
 
 from hyperdlw.cube import Cube, Encoding
 from hyperdlw.errors import BadFile, BadOption, OutputExists
-from hyperdlw.io import describe, open_cube, save_cube
+from hyperdlw.io import describe_file, open_cube, save_cube
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 
@@ -45,7 +45,7 @@ def test_alpha_is_dropped_and_said(tmp_path, gray, dtype, channels, bands):
     cube = open_cube(tmp_path / "a.png")
     np.testing.assert_array_equal(cube.data, array[:bands])
     assert bool(cube.metadata["notes"]) == (bands < channels)
-    facts = describe(tmp_path / "a.png")
+    facts = describe_file(tmp_path / "a.png")
     assert (facts["shape"], facts["dtype"]) == ((bands, 6, 8), dtype)
 
 
@@ -65,7 +65,7 @@ def test_indexed_colours_are_expanded(tmp_path):
         picture.colorinterp = [ColorInterp.palette]
     cube = open_cube(tmp_path / "a.tif")
     np.testing.assert_array_equal(cube.data[:, 1, 0], [100, 50, 25])
-    assert describe(tmp_path / "a.tif")["shape"] == (3, 2, 2)
+    assert describe_file(tmp_path / "a.tif")["shape"] == (3, 2, 2)
 
 
 def test_no_warning_and_no_side_file(tmp_path, gray):
@@ -131,7 +131,7 @@ def test_cave_folder(same, cave, gray, tmp_path):
     cube = open_cube(cave)
     np.testing.assert_array_equal(cube.data, gray)
     assert (cube.encoding.dtype, cube.encoding.format) == ("uint16", "png-folder")
-    assert describe(cave)["shape"] == (4, 6, 8)
+    assert describe_file(cave)["shape"] == (4, 6, 8)
     save_cube(cube, tmp_path / "out")
     same(cube, open_cube(tmp_path / "out"))
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == sorted(cube.metadata["files"])

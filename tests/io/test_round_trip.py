@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hyperdlw.cube import Cube, Encoding
-from hyperdlw.io import create, matlab, open_cube, open_source, save_cube
+from hyperdlw.io import matlab, open_cube, open_reader, open_writer, save_cube
 
 DTYPES = ["uint8", "int16", "uint16", "int32", "float32", "float64"]
 ORDERS = ["".join(p) for p in itertools.permutations("brc")]
@@ -115,9 +115,9 @@ def test_everything_beside_the_numbers(name, array, data):
     )
     with tempfile.TemporaryDirectory() as folder:
         # The numbers as they are stored: 2**24 and more with a scale are beyond float32.
-        with create(f"{folder}/{name}", cube) as sink:
+        with open_writer(f"{folder}/{name}", cube) as sink:
             sink.write_stored(slice(None), slice(None), array)
-        with open_source(f"{folder}/{name}") as back:
+        with open_reader(f"{folder}/{name}") as back:
             np.testing.assert_array_equal(back.read_stored(), array)
     np.testing.assert_array_equal(back.good_bands, cube.good_bands)
     np.testing.assert_array_equal(back.wavelengths, cube.wavelengths)

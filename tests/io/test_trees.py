@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from hyperdlw.cube import Cube, Encoding
 from hyperdlw.errors import BadFile, BadOption, DlwError, MissingDependency, OutputExists
-from hyperdlw.io import describe, hdf5, open_cube, open_source, save_cube
+from hyperdlw.io import describe_file, hdf5, open_cube, open_reader, save_cube
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 NM = np.array([400.5, 500.25, 600.0])
@@ -54,7 +54,7 @@ def test_emit(tmp_path, cube):
     assert got.metadata["fwhm"] == (8.5, 8.6, 8.7)
     assert got.metadata["attributes"]["/"] == {"title": "EMIT L2A"}
     assert got.encoding.key == "reflectance"
-    told = describe(tmp_path / "EMIT.nc")
+    told = describe_file(tmp_path / "EMIT.nc")
     assert told["nodata_from"] == "'_FillValue' of reflectance"
     assert "wavelengths are from sensor_band_parameters/wavelengths" in told["notes"]
 
@@ -70,7 +70,7 @@ def test_prisma(tmp_path, cube):
         file.attrs["List_Cw_Swir"] = np.float32([2000, 1900, 1800, 1700])
     with pytest.raises(BadFile, match=r"SWIR_Cube: 5x4x7 uint16, .*VNIR_Cube: 5x3x7.*--key"):
         open_cube(tmp_path / "PRS.he5")
-    assert describe(tmp_path / "PRS.he5")["shape"] is None
+    assert describe_file(tmp_path / "PRS.he5")["shape"] is None
     got = open_cube(tmp_path / "PRS.he5", key="VNIR_Cube")
     np.testing.assert_array_equal(got.data, cube.transpose(2, 0, 1))
     np.testing.assert_array_equal(got.wavelengths, [0, 500.25, 400.5])
@@ -194,7 +194,7 @@ def test_lies_allocate_nothing(tmp_path):
         )
         item.attrs["axes"] = "rcb"
     with pytest.raises(BadFile, match=r"a chunk of cube .* promises"):
-        open_source(tmp_path / "b.h5")
+        open_reader(tmp_path / "b.h5")
     with h5py.File(tmp_path / "c.h5", "w") as file:
         file["cube"] = np.zeros((2, 3, 4))
         file.create_dataset("wavelength", (10**12,), "f8", chunks=(1000,))
@@ -265,7 +265,7 @@ def test_any_tree_gives_a_sentence_or_a_cube(arrays, attributes, axes, text):
             if text is not None and "metadata" not in file:
                 with contextlib.suppress(ValueError):
                     file["metadata"] = text
-        for look in (open_cube, describe):
+        for look in (open_cube, describe_file):
             with contextlib.suppress(DlwError):
                 seen = look(path, axes=axes)
                 if isinstance(seen, Cube):
@@ -285,7 +285,7 @@ def test_damaged_hdf5(data):
             raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
         cut = data.draw(st.sampled_from([len(raw), len(raw) // 2, 100]))
         path.write_bytes(raw[:cut])
-        for look in (open_cube, describe):
+        for look in (open_cube, describe_file):
             with contextlib.suppress(DlwError):
                 look(path)
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from hyperdlw.cube import Cube, Encoding
 from hyperdlw.errors import BadInput, OutOfResources, OutputExists
-from hyperdlw.io import checks as guard
-from hyperdlw.io import create, numpy_files, open_cube, open_source, save_cube
+from hyperdlw.io import checks, numpy_files, open_cube, open_reader, open_writer, save_cube
 
 NAMES = ["a.npy", "a.npz", "a.mat", "a.hdr", "a.bil", "a.bip", "a.tif", "a.h5", "a.zarr", "bands/"]
 LAZY = {"npy", "envi", "tiff", "hdf5", "zarr"}
@@ -50,7 +49,7 @@ chosen = st.one_of(
 def test_a_window_is_a_part_of_the_whole(files, name, rows, cols, bands):
     axes = "brc" if name == "a.npy" else None  # a .npy has no place for the order
     whole = open_cube(files[name], axes=axes)
-    with open_source(files[name], axes=axes) as source:
+    with open_reader(files[name], axes=axes) as source:
         data, valid = source.read(rows, cols, bands)
         stored = source.read_stored(rows, cols, bands)
         assert source.lazy == (source.encoding.format in LAZY)
@@ -65,8 +64,8 @@ def test_a_window_is_a_part_of_the_whole(files, name, rows, cols, bands):
 def test_writing_by_windows_is_writing_the_whole(same, files, cube, tmp_path, name):
     """In any order, from several threads, with bands one by one at the end."""
     axes = "brc" if name == "a.npy" else None
-    with open_source(files[name], axes=axes) as source:
-        with create(f"{tmp_path}/{name}", source) as sink:
+    with open_reader(files[name], axes=axes) as source:
+        with open_writer(f"{tmp_path}/{name}", source) as sink:
 
             def work(window):
                 rows, cols = window
@@ -94,7 +93,7 @@ def test_an_aborted_output_leaves_the_old_one(same, files, tmp_path, name, how):
     target = f"{tmp_path}/{name}"
     save_cube(old, target)
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")}
-    sink = create(target, old, overwrite=True)
+    sink = open_writer(target, old, overwrite=True)
     sink.write(slice(0, 4), slice(0, 11), old.data[:, :4] * 0)
     if how == "abort":
         sink.abort()
@@ -107,19 +106,19 @@ def test_an_aborted_output_leaves_the_old_one(same, files, tmp_path, name, how):
 
 
 def test_values_are_clipped_and_counted(tmp_path, cube):
-    with create(tmp_path / "a.npy", cube, encoding=Encoding("uint8", "brc")) as sink:
+    with open_writer(tmp_path / "a.npy", cube, encoding=Encoding("uint8", "brc")) as sink:
         sink.write(slice(0, 1), slice(0, 3), np.tile([-5.0, 3.4, 300.0], (5, 1, 1)))
     assert sink.clipped == 10
     np.testing.assert_array_equal(np.load(tmp_path / "a.npy")[0, 0, :4], [0, 3, 255, 0])
 
 
 def test_what_a_window_may_not_be(tmp_path, files, cube):
-    with open_source(files["a.tif"]) as source:
+    with open_reader(files["a.tif"]) as source:
         with pytest.raises(BadInput, match=r"no band 5.*0 to 4"):
             source.read(bands=[5])
         with pytest.raises(BadInput, match="steps of 2"):
             source.read(slice(0, 8, 2))
-    with create(tmp_path / "a.npy", cube) as sink:
+    with open_writer(tmp_path / "a.npy", cube) as sink:
         with pytest.raises(BadInput, match=r"\(5, 2, 11\).*\(5, 3, 11\)"):
             sink.write(slice(0, 2), slice(None), cube.data[:, :3])
         with pytest.raises(BadInput, match="stores uint16, not int32"):
@@ -127,12 +126,12 @@ def test_what_a_window_may_not_be(tmp_path, files, cube):
     with pytest.raises(BadInput, match="finished"):
         sink.write(slice(0, 9), slice(None), cube.data)
     with pytest.raises(OutputExists):
-        create(tmp_path / "a.npy", cube)
+        open_writer(tmp_path / "a.npy", cube)
 
 
 @pytest.mark.parametrize("name", ["a.npy", "a.hdr", "a.tif", "a.h5", "a.zarr", "a.npz"])
 def test_a_source_can_be_sent_to_another_process(files, name):
-    with open_source(files[name], nodata=7.0) as source:
+    with open_reader(files[name], nodata=7.0) as source:
         there = pickle.loads(pickle.dumps(source))
         np.testing.assert_array_equal(there.read()[0], source.read()[0])
         assert there.nodata == 7.0
@@ -140,13 +139,13 @@ def test_a_source_can_be_sent_to_another_process(files, name):
 
 
 def test_memory_and_disk_are_asked_first(tmp_path, files, cube, monkeypatch):
-    monkeypatch.setattr(guard, "memory", lambda: 1000)
+    monkeypatch.setattr(checks, "measure_memory", lambda: 1000)
     with pytest.raises(OutOfResources, match=r"2\.5 kB in memory.*1\.0 kB") as error:
         open_cube(files["a.npy"])
     assert error.value.exit_code == 4
-    monkeypatch.setattr(guard.shutil, "disk_usage", lambda folder: type("D", (), {"free": 10}))
+    monkeypatch.setattr(checks.shutil, "disk_usage", lambda folder: type("D", (), {"free": 10}))
     with pytest.raises(OutOfResources, match="990 bytes and there are 10 bytes free"):
-        create(tmp_path / "a.npy", cube)
+        open_writer(tmp_path / "a.npy", cube)
     assert not list(tmp_path.iterdir())
 
 
@@ -159,7 +158,7 @@ def test_a_window_of_a_huge_file_reads_a_window(tmp_path):
         file.truncate(start + 4 * 100000 * 10000 * 250)
         file.seek(start + 4 * (7 + 100000 * (3 + 10000 * 249)))
         file.write(np.float32(5).tobytes())
-    with open_source(tmp_path / "a.npy") as source:
+    with open_reader(tmp_path / "a.npy") as source:
         assert source.shape == (250, 100000, 10000)
         data, _ = source.read(slice(5, 9), slice(2, 6))
     assert data.sum() == data[249, 2, 1] == 5

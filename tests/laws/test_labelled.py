@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from hyperdlw import denoise, predict_weights
-from hyperdlw.cube import Cube
+from hyperdlw.cube import Cube, make_cube
 from hyperdlw.errors import BadInput
-from hyperdlw.io.named_axes import as_cube, to_labelled
 
 xarray = pytest.importorskip("xarray")
 
@@ -53,19 +52,19 @@ def test_restored_as_it_came(dims, dtype):
 def test_what_the_labels_say():
     array = labelled(("y", "x", "wavelength"))
     array.attrs["_FillValue"] = float(array.values[0, 0, 0])
-    cube = as_cube(array)
+    cube = make_cube(array)
     np.testing.assert_array_equal(cube.wavelengths, [400, 500, 600, 700])
     assert not cube.valid[0, 0, 0]
     assert cube.encoding.axes == "rcb"
-    flat = as_cube(array.isel(wavelength=0, drop=True))
+    flat = make_cube(array.isel(wavelength=0, drop=True))
     assert flat.shape == (1, 12, 16)
-    assert to_labelled(flat).shape == (12, 16)
+    assert flat.to_xarray().shape == (12, 16)
 
 
 def test_an_axis_without_a_known_name_is_asked_for():
     with pytest.raises(BadInput, match=r"axes are q, y, x.*rename the band axis"):
         denoise(labelled().rename(wavelength="q"))
     with pytest.raises(BadInput, match="a cube has two more"):
-        as_cube(labelled().isel(x=0))
+        make_cube(labelled().isel(x=0))
     with pytest.raises(BadInput, match="not made from an array with named axes"):
         _ = denoise(np.random.default_rng(0).random((3, 8, 8)), weights="uniform").data_array

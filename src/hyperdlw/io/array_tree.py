@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cube import AXES, Encoding
+from ..cube import AXES, Encoding, to_nanometres
 from ..errors import BadFile, unknown_name
 from .checks import check_cube, is_real
-from .metadata import fitting, from_text, nanometres, plain
-from .named_arrays import SeveralCubes, Variable, insert_band, listing
-from .reader import CubeFile, ReadOptions, Window, with_nodata
+from .metadata import fit_metadata, parse_metadata, simplify_value
+from .named_arrays import SeveralCubes, Variable, format_variables, insert_band
+from .reader import CubeReader, ReadOptions, ReadWindow, apply_nodata
 
 CENTRES = re.compile(r"wavelength|(^|_)wl(s)?($|_)|band_?cent|centre?r?s?$|lambda|^list_cw_[a-z]+$")
 NO_CENTRES = re.compile(r"good|bad|fwhm|flag|uncert|unit|error|index|width")
@@ -77,7 +77,7 @@ class Tree:
         return {name: node.variable for name, node in self.nodes.items()}
 
 
-def choose(tree: Tree, key: str | None, notes: list[str]) -> str:
+def choose_array(tree: Tree, key: str | None, notes: list[str]) -> str:
     """The name of the cube: the one asked for, the only large 3-D array, or ``cube``."""
     variables = tree.variables
     if key is not None:
@@ -93,13 +93,13 @@ def choose(tree: Tree, key: str | None, notes: list[str]) -> str:
     if "cube" in found:
         return "cube"
     if not found:
-        held = f"only {listing(variables)}" if variables else "it is empty"
+        held = f"only {format_variables(variables)}" if variables else "it is empty"
         raise BadFile(f"{tree.path} holds no 3-D array of real numbers, {held}; check the file")
     largest = max(math.prod(v.shape) for v in found.values())
     large = {n: v for n, v in found.items() if math.prod(v.shape) > SMALL * largest} or found
     if len(large) > 1:
         raise SeveralCubes(
-            f"{tree.path} holds several cubes ({listing(large)}); choose one with --key"
+            f"{tree.path} holds several cubes ({format_variables(large)}); choose one with --key"
         )
     (name,) = large
     check_cube(f"{name} in {tree.path}", large[name].shape, large[name].dtype)
@@ -118,7 +118,7 @@ class List:
     units: str | None
 
 
-def lists(tree: Tree, cube: str, wanted: re.Pattern[str], lengths: set[int]) -> list[List]:
+def find_lists(tree: Tree, cube: str, wanted: re.Pattern[str], lengths: set[int]) -> list[List]:
     """Lists whose name and length fit, the ones nearest to the cube first."""
     found: list[tuple[int, List]] = []
     for name, node in tree.nodes.items():
@@ -126,7 +126,7 @@ def lists(tree: Tree, cube: str, wanted: re.Pattern[str], lengths: set[int]) -> 
         if name == cube or not _fits(last, wanted) or node.length not in lengths:
             continue
         values = np.asarray(node.load()).reshape(-1)
-        units = plain(node.attributes.get("units", node.attributes.get("Units")))
+        units = simplify_value(node.attributes.get("units", node.attributes.get("Units")))
         found.append((_distance(name, cube), List(name, _texts(values), _text(units))))
     holders = {cube: tree.nodes[cube].attributes, **tree.groups}
     for holder, attributes in holders.items():
@@ -137,7 +137,9 @@ def lists(tree: Tree, cube: str, wanted: re.Pattern[str], lengths: set[int]) -> 
             if not _fits(key.lower(), wanted) or values.dtype.kind not in "buif":
                 continue
             if values.size in lengths and values.ndim > 0:
-                units = plain(attributes.get(f"{key}_units", attributes.get("wavelength_units")))
+                units = simplify_value(
+                    attributes.get(f"{key}_units", attributes.get("wavelength_units"))
+                )
                 where = _distance(f"{holder}/{key}", cube)
                 found.append((where, List(f"{holder}@{key}", _texts(values), _text(units))))
     return [entry for _, entry in sorted(found, key=lambda pair: pair[0])]
@@ -169,20 +171,20 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def band_axis(tree: Tree, cube: str, axes: str | None) -> tuple[str, list[List]]:
+def find_band_axis(tree: Tree, cube: str, axes: str | None) -> tuple[str, list[List]]:
     """The stored order of the axes, and the lists of wavelengths that agree with it."""
     node = tree.nodes[cube]
     shape = node.variable.shape
     if len(shape) == 2:
         return axes or "brc", []
     if axes is None:
-        said = plain(node.attributes.get("axes"))
+        said = simplify_value(node.attributes.get("axes"))
         axes = said if isinstance(said, str) and sorted(said) == sorted(AXES) else None
     if axes is not None:
         bands = shape[Encoding(axes=axes).axes.index("b")]
-        return axes, lists(tree, cube, CENTRES, {bands})
+        return axes, find_lists(tree, cube, CENTRES, {bands})
     named = [i for i, d in enumerate(node.dimensions) if SPECTRAL_DIMENSION.search(d.lower())]
-    found = lists(tree, cube, CENTRES, set(shape))
+    found = find_lists(tree, cube, CENTRES, set(shape))
     if len(named) == 1:
         at = named[0]
     else:
@@ -201,10 +203,10 @@ def band_axis(tree: Tree, cube: str, axes: str | None) -> tuple[str, list[List]]
 
 def open_tree(
     tree: Tree,
-    window: Callable[[str, str], Window],
+    window: Callable[[str, str], ReadWindow],
     format: str,
     options: ReadOptions,
-) -> CubeFile:
+) -> CubeReader:
     """Open the cube of a tree.
 
     Args:
@@ -214,26 +216,26 @@ def open_tree(
         options: what the user says.
     """
     notes: list[str] = []
-    name = choose(tree, options.key, notes)
+    name = choose_array(tree, options.key, notes)
     node = tree.nodes[name]
-    order, centres = band_axis(tree, name, options.axes)
+    order, centres = find_band_axis(tree, name, options.axes)
     stored = insert_band(node.variable.shape, order)
     bands, rows, cols = (stored[order.index(a)] for a in AXES)
     metadata = _metadata(tree, name, bands, notes)
     metadata["stored_ndim"] = len(node.variable.shape)
     wavelengths = good = None
     if centres:
-        wavelengths = nanometres(centres[0].texts, centres[0].units, notes)
+        wavelengths = to_nanometres(centres[0].texts, centres[0].units, notes)
         notes.append(f"wavelengths are from {centres[0].name}")
-    for entry in lists(tree, name, WIDTHS, {bands})[:1]:
+    for entry in find_lists(tree, name, WIDTHS, {bands})[:1]:
         # Widths without a unit have that of the wavelengths.
         units = entry.units or (centres[0].units if centres else None)
         if units is None and wavelengths is not None:
             units = "um" if float(centres[0].texts[0]) != wavelengths[0] else "nm"
-        widths = nanometres(entry.texts, units, notes, "fwhm")
+        widths = to_nanometres(entry.texts, units, notes, "fwhm")
         if widths is not None:
             metadata["fwhm"] = tuple(widths.tolist())
-    for entry in lists(tree, name, GOOD, {bands})[:1]:
+    for entry in find_lists(tree, name, GOOD, {bands})[:1]:
         good = np.array([float(text) for text in entry.texts]) != 0
         notes.append(f"good bands are from {entry.name}")
     if wavelengths is not None and (wavelengths <= 0).any():
@@ -248,10 +250,10 @@ def open_tree(
             metadata["nodata_is_nan"] = True
     metadata["notes"] = tuple(n for n in notes if not (name == "cube" and " are from " in n))
     dtype = np.dtype(node.variable.dtype).name
-    encoding = with_nodata(
+    encoding = apply_nodata(
         Encoding(dtype, order, scale, offset, fill, format, name), metadata, options.nodata
     )
-    return CubeFile(
+    return CubeReader(
         tree.path,
         (bands, rows, cols),
         encoding,
@@ -291,15 +293,15 @@ def _fill(node: Node) -> tuple[float | None, str | None]:
 def _metadata(tree: Tree, cube: str, bands: int, notes: list[str]) -> dict[str, Any]:
     """What hyperdlw stored, or else the attributes of the root and of the cube."""
     own = tree.nodes.get("metadata")
-    stored = plain(tree.groups.get("", {}).get("metadata"))
+    stored = simplify_value(tree.groups.get("", {}).get("metadata"))
     if own is not None and own.variable.dtype == "str":
         stored = str(np.asarray(own.load()).reshape(-1)[0])
     if isinstance(stored, str):
-        return from_text(stored, bands, notes)
+        return parse_metadata(stored, bands, notes)
     kept: dict[str, Any] = {}
     for where, attributes in (("", tree.groups.get("", {})), (cube, tree.nodes[cube].attributes)):
         values = {
-            k: plain(v)
+            k: simplify_value(v)
             for k, v in attributes.items()
             if not k.startswith(STRUCTURE) and not (where and k in OURS)
         }
@@ -307,4 +309,4 @@ def _metadata(tree: Tree, cube: str, bands: int, notes: list[str]) -> dict[str, 
         small = {k: v for k, v in values.items() if v is not ... and len(str(v)) <= 20_000}
         if small:
             kept[where or "/"] = small
-    return fitting({"attributes": kept}, bands, notes) if kept else {}
+    return fit_metadata({"attributes": kept}, bands, notes) if kept else {}

@@ -20,13 +20,13 @@ ALWAYS_FINE = 64 * 2**20
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def explain_errors(path: Path) -> Iterator[None]:
     """Turn whatever a foreign parser raises on a damaged file into one BadFile sentence.
 
     Args:
         path: the file named in the sentence.
 
-    >>> with reading(Path("x.npy")):
+    >>> with explain_errors(Path("x.npy")):
     ...     raise ValueError("EOF: expected 6 bytes")
     Traceback (most recent call last):
     hyperdlw.errors.BadFile: x.npy is damaged or incomplete (EOF: expected 6 bytes); get a fresh copy
@@ -47,10 +47,10 @@ def reading(path: Path) -> Iterator[None]:
         raise BadFile(f"{path} is damaged or incomplete ({reason}); get a fresh copy") from error
 
 
-def nbytes(shape: tuple[int, ...], dtype: str) -> int:
+def count_bytes(shape: tuple[int, ...], dtype: str) -> int:
     """Bytes of an array, in whole numbers of any length.
 
-    >>> nbytes((10**6, 10**6, 10**6), "uint16")
+    >>> count_bytes((10**6, 10**6, 10**6), "uint16")
     2000000000000000000
     """
     return math.prod(shape) * np.dtype(dtype).itemsize
@@ -70,7 +70,7 @@ def check_promise(what: object, promised: int, stored: int) -> None:
     """
     if promised > max(ALWAYS_FINE, MAX_RATIO * stored):
         raise BadFile(
-            f"{what} promises {size(promised)} but holds only {size(stored)}; get a fresh copy"
+            f"{what} promises {format_size(promised)} but holds only {format_size(stored)}; get a fresh copy"
         )
 
 
@@ -82,12 +82,12 @@ def check_memory(what: object, shape: tuple[int, int, int]) -> None:
         shape: of the cube.
     """
     needed = 5 * math.prod(shape)
-    total = memory()
+    total = measure_memory()
     if total is not None and needed > total:
         bands, rows, cols = shape
         raise OutOfResources(
-            f"{what} needs {size(needed)} in memory ({bands} bands x {rows} x {cols}) and this "
-            f"machine has {size(total)}; cut out a smaller part first"
+            f"{what} needs {format_size(needed)} in memory ({bands} bands x {rows} x {cols}) and this "
+            f"machine has {format_size(total)}; cut out a smaller part first"
         )
 
 
@@ -96,11 +96,11 @@ def check_disk(folder: Path, what: object, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise OutOfResources(
-            f"{what} needs {size(needed)} and there are {size(free)} free; make room first"
+            f"{what} needs {format_size(needed)} and there are {format_size(free)} free; make room first"
         )
 
 
-def memory() -> int | None:
+def measure_memory() -> int | None:
     """Bytes of memory of this machine, if it can be told."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -146,10 +146,10 @@ def is_real(dtype: str) -> bool:
         return False
 
 
-def size(count: int) -> str:
+def format_size(count: int) -> str:
     """Bytes for people.
 
-    >>> size(12), size(2_500_000)
+    >>> format_size(12), format_size(2_500_000)
     ('12 bytes', '2.5 MB')
     """
     if count < 1000:
@@ -160,3 +160,7 @@ def size(count: int) -> str:
         if value < 1000:
             return f"{value:.1f} {unit}"
     return f"{value / 1000:.1f} GB"
+
+
+memory = measure_memory  # the older name
+size = format_size  # the older name

@@ -2,7 +2,7 @@
 
 The walk of a file, from disk to cube and back::
 
-    open_cube     find_format -> Format.open_reader -> CubeFile -> decode -> Cube
+    open_cube     find_format -> Format.open_reader -> CubeReader -> decode -> Cube
     save_cube     choose_format -> Format.place_output -> encode -> Format.write
 
 A format is one subclass of :class:`Format`. A package outside registers its own under the entry
@@ -25,12 +25,11 @@ from numpy.typing import NDArray
 from ..cube import AXES, Encoding
 from ..errors import BadFile, BadOption
 from .atomic import atomic, check_output
-from .checks import reading
+from .checks import explain_errors
 from .named_arrays import DEFAULT_AXES, Variable
-from .reader import CubeFile, Described, ReadOptions
+from .reader import CubeReader, Described, Index, ReadOptions
 from .registry import Entry, Registry
-from .windows import Index
-from .writer import Put
+from .writer import WriteWindow
 
 HEAD = 520
 """Bytes shown to ``recognise``: enough for HDF5 behind a MATLAB header."""
@@ -80,7 +79,7 @@ class Format:
         """Whether other files beside an unknown one show that it is of this format."""
         return False
 
-    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         """Read the header and give a reader of windows."""
         raise BadOption(f"{path}: hyperdlw cannot read {self.name} files")
 
@@ -136,7 +135,7 @@ class Format:
 
     def open_writer(
         self, path: Path, like: Described, encoding: Encoding, strip: int | None
-    ) -> AbstractContextManager[Put]:
+    ) -> AbstractContextManager[WriteWindow]:
         """A function that writes windows, until its context ends.
 
         The default collects them in memory and then calls :meth:`write`.
@@ -151,7 +150,7 @@ class Format:
 @contextmanager
 def _collect_windows(
     form: Format, path: Path, like: Described, encoding: Encoding
-) -> Iterator[Put]:
+) -> Iterator[WriteWindow]:
     held = np.zeros(like.shape, encoding.dtype)
 
     def put(bands: Index, rows: slice, cols: slice, stored: NDArray[np.generic]) -> None:
@@ -217,7 +216,7 @@ def find_format(path: str | os.PathLike[str], options: ReadOptions) -> tuple[Pat
         raise BadFile(f"{path} is neither a file nor a folder; give one that holds a cube")
     head = b""
     if place.is_file():
-        with reading(place), open(place, "rb") as file:
+        with explain_errors(place), open(place, "rb") as file:
             head = file.read(HEAD)
         if not head:
             raise BadFile(f"{path} is empty; get a fresh copy")

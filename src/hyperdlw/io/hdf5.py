@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from ..cube import AXES, Encoding
 from ..errors import BadFile
 from .array_tree import Node, Tree, open_tree
-from .checks import check_promise, nbytes, reading
+from .checks import check_promise, count_bytes, explain_errors
 from .formats import FLOATS, INTEGERS, Format
-from .metadata import carried, to_text
+from .metadata import carry_metadata, format_metadata
 from .named_arrays import Variable
 from .pictures import fit_nodata
-from .reader import CubeFile, Described, ReadOptions, Window
-from .windows import Index
-from .writer import Put
+from .reader import CubeReader, Described, Index, ReadOptions, ReadWindow
+from .writer import WriteWindow
 
 if TYPE_CHECKING:
     import h5py
@@ -57,13 +56,13 @@ class Hdf5(Format):
         with open_hdf5(path) as file:
             return walk_file(path, file).variables
 
-    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         stack = ExitStack()
         with stack:
             file = stack.enter_context(open_hdf5(path))
             tree = walk_file(path, file)
 
-            def window(name: str, order: str) -> Window:
+            def window(name: str, order: str) -> ReadWindow:
                 check_readable(path, name, file[name])
                 return slice_windows(path, file[name], order)
 
@@ -84,7 +83,7 @@ class Hdf5(Format):
 
     def open_writer(
         self, path: Path, like: Described, encoding: Encoding, strip: int | None
-    ) -> AbstractContextManager[Put]:
+    ) -> AbstractContextManager[WriteWindow]:
         return write_windows(path, like, encoding)
 
 
@@ -93,7 +92,7 @@ def open_hdf5(path: Path) -> Iterator[h5py.File]:
     """An open file."""
     import h5py
 
-    with reading(path):
+    with explain_errors(path):
         with open(path, "rb") as raw:
             old = OLD.get(raw.read(4))
         if old is not None:
@@ -186,16 +185,18 @@ def check_readable(path: Path, where: str, item: Any) -> None:
         raise BadFile(f"{where} in {path} lies in another file; save it in one file")
     if item.chunks is not None:
         held = item.id.get_storage_size()
-        check_promise(f"a chunk of {where} in {path}", nbytes(item.chunks, item.dtype.str), held)
+        check_promise(
+            f"a chunk of {where} in {path}", count_bytes(item.chunks, item.dtype.str), held
+        )
 
 
-def slice_windows(path: Path, item: Any, axes: str) -> Window:
+def slice_windows(path: Path, item: Any, axes: str) -> ReadWindow:
     """Windows of an array that slices as NumPy's do, with band numbers in rising order."""
     order = tuple(axes.index(a) for a in AXES)
     flat = len(item.shape) == 2
 
     def window(bands: Index, rows: slice, cols: slice) -> NDArray[np.generic]:
-        with reading(path):
+        with explain_errors(path):
             if flat:
                 letters = axes.replace("b", "")
                 cut = np.asarray(item[tuple({"r": rows, "c": cols}[a] for a in letters)])
@@ -217,12 +218,12 @@ def slice_windows(path: Path, item: Any, axes: str) -> Window:
 
 
 def _needs_chunks(like: Described, encoding: Encoding) -> bool:
-    large = nbytes(like.shape, encoding.dtype) > CHUNKED
+    large = count_bytes(like.shape, encoding.dtype) > CHUNKED
     return large or bool(like.metadata.get("hdf5_layout"))
 
 
 @contextmanager
-def write_windows(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Put]:
+def write_windows(tmp: Path, like: Described, encoding: Encoding) -> Iterator[WriteWindow]:
     """Write what is known about the cube, and the numbers window by window."""
     import h5py
 
@@ -250,7 +251,7 @@ def write_windows(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Pu
 
 def write_description(file: h5py.File, item: Any, like: Described, encoding: Encoding) -> None:
     """Everything beside the numbers, in CF's words where it has them."""
-    meta = carried(like)
+    meta = carry_metadata(like)
     item.attrs["axes"] = encoding.axes
     if encoding.scale != 1.0 or encoding.offset != 0.0:
         item.attrs["scale_factor"] = encoding.scale
@@ -265,7 +266,7 @@ def write_description(file: h5py.File, item: Any, like: Described, encoding: Enc
         _write_list(file, "fwhm", np.asarray(meta["fwhm"], np.float64), "nm")
     if not like.good_bands.all():
         file.create_dataset("good_bands", data=like.good_bands.astype(np.uint8))
-    text = to_text(like)
+    text = format_metadata(like)
     if text is not None:  # a variable: attributes have 64 kB at most
         file.create_dataset("metadata", data=text)
 

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from ..cube import Encoding
 from ..errors import BadFile
-from .checks import check_promise, reading
+from .checks import check_promise, explain_errors
 from .formats import FLOATS, INTEGERS, Format
-from .named_arrays import Load, Variable, open_named, to_write
-from .reader import CubeFile, Described, ReadOptions
+from .named_arrays import Load, Variable, make_variables, open_named
+from .reader import CubeReader, Described, ReadOptions
 
 if TYPE_CHECKING:
     import h5py
@@ -62,7 +62,7 @@ class Mat5(Format):
     def list_variables(self, path: Path) -> Mapping[str, Variable]:
         return list_elements(path)[0]
 
-    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         found, elements = list_elements(path)
         return open_named(path, found, load_elements(path, elements), self.name, options)
 
@@ -73,7 +73,7 @@ class Mat5(Format):
 
         key = encoding.key or ""
         name = key if re.fullmatch(r"[A-Za-z]\w{0,62}", key, re.ASCII) else "cube"
-        out = to_write(cube, stored, encoding, name)
+        out = make_variables(cube, stored, encoding, name)
         if stored.nbytes > LARGEST:
             write_variables(path, out)
             return
@@ -102,13 +102,13 @@ class Mat73(Format):
     def list_variables(self, path: Path) -> Mapping[str, Variable]:
         return list_datasets(path)
 
-    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         return open_named(path, list_datasets(path), load_datasets(path), self.name, options)
 
     def write(
         self, cube: Described, path: Path, stored: NDArray[np.generic], encoding: Encoding
     ) -> None:
-        write_variables(path, to_write(cube, stored, encoding, encoding.key or "cube"))
+        write_variables(path, make_variables(cube, stored, encoding, encoding.key or "cube"))
 
 
 # --- versions 5 to 7
@@ -208,7 +208,7 @@ def enter_element(file: IO[bytes], element: Element) -> Read:
 def list_elements(path: Path) -> tuple[dict[str, Variable], dict[str, Element]]:
     """The variables from their headers, and where they lie."""
     variables, elements = {}, {}
-    with reading(path), open(path, "rb") as file:
+    with explain_errors(path), open(path, "rb") as file:
         if not Mat5().recognise(path, file.read(128)):
             raise BadFile(f"{path} is no MATLAB file of version 5 to 7.3; save it with 'save -v7'")
         order = "<" if file.seek(126) and file.read(2) == b"IM" else ">"
@@ -234,7 +234,7 @@ def load_elements(path: Path, elements: dict[str, Element]) -> Load:
 
     def load(name: str) -> NDArray[np.generic]:
         element = elements[name]
-        with reading(path), open(path, "rb") as file:
+        with explain_errors(path), open(path, "rb") as file:
             read = enter_element(file, element)
             _, variable = read_matrix_header(read, element.order)
             kind, length, packed = read_tag(read, element.order)
@@ -263,7 +263,7 @@ def list_datasets(path: Path) -> dict[str, Variable]:
     import h5py
 
     variables = {}
-    with reading(path), h5py.File(path, "r") as file:
+    with explain_errors(path), h5py.File(path, "r") as file:
         for name in file:
             # Links may lead to other files; MATLAB itself writes none.
             if name.startswith("#") or not isinstance(file.get(name, getlink=True), h5py.HardLink):
@@ -284,7 +284,7 @@ def load_datasets(path: Path) -> Load:
     import h5py
 
     def load(name: str) -> NDArray[np.generic]:
-        with reading(path), h5py.File(path, "r") as file:
+        with explain_errors(path), h5py.File(path, "r") as file:
             item = file[name]
             if item.is_virtual or item.external:
                 raise BadFile(f"{name} in {path} lies in another file; save it in one file")

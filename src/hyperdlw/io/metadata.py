@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .reader import Described
 
@@ -54,60 +52,11 @@ ENVI_KEYS = frozenset(
 )
 """Keys of an ENVI header that are understood; all others are carried as they are."""
 
-POWERS = {"nanometers": 0, "nanometres": 0, "nanometer": 0, "nanometre": 0, "nm": 0}
-POWERS |= dict.fromkeys(("micrometers", "micrometres", "micrometer", "micrometre"), 3)
-POWERS |= dict.fromkeys(("um", "µm", "μm", "microns", "micron"), 3)
-POWERS |= {"millimeters": 6, "mm": 6, "meters": 9, "metres": 9, "m": 9}
-POWERS |= {"angstroms": -1, "angstrom": -1}
-"""Units of length as powers of ten of a nanometre."""
 
-
-def scaled(text: str, power: int) -> float:
-    """A decimal number times a power of ten, rounded once: 0.4005 um is 400.5 nm and back.
-
-    >>> scaled("0.4005", 3), scaled("400.5", -3)
-    (400.5, 0.4005)
-    """
-    if len(text) > 40:
-        raise ValueError(f"a number of {len(text)} characters")
-    return float(Decimal(text.strip()).scaleb(power))
-
-
-def nanometres(
-    texts: Sequence[str], units: str | None, notes: list[str], what: str = "wavelengths"
-) -> NDArray[np.float64] | None:
-    """Wavelengths in nanometres from the numbers and the unit of a file.
-
-    Args:
-        texts: the numbers as written.
-        units: the file's word, or None if it has none: then below 100 is taken for micrometres.
-        notes: gets what was assumed or could not be used.
-        what: the word for them in a note.
-    """
-    plain = [float(t) if len(t) <= 40 else math.nan for t in texts]
-    if not texts or not np.isfinite(plain).all():
-        notes.append(f"{what} are not finite and were not used")
-        return None
-    word = (units or "").strip().lower()
-    if word in ("", "unknown"):
-        word = "um" if max(plain) < 100 else "nm"
-        # All zero says nothing.
-        if not any(plain):
-            notes.append(f"{what} are all 0 and were not used")
-            return None
-        notes.append(f"{what} have no unit and were taken to be in {word}")
-    if word in ("wavenumber", "wavenumbers", "cm-1", "1/cm") and all(plain):
-        return np.array([1e7 / v for v in plain])
-    if word not in POWERS:
-        notes.append(f"{what} are in '{word[:20]}', not in a unit of length, and were not used")
-        return None
-    return np.array([scaled(t, POWERS[word]) for t in texts])
-
-
-def plain(value: Any) -> Any:
+def simplify_value(value: Any) -> Any:
     """A value as text, number, bool, None, tuple or dict, or ``...`` where that cannot be.
 
-    >>> plain({"a": np.arange(2), "b": [b"x", np.float32(0.5)]})
+    >>> simplify_value({"a": np.arange(2), "b": [b"x", np.float32(0.5)]})
     {'a': (0, 1), 'b': ('x', 0.5)}
     """
     if isinstance(value, np.ndarray):
@@ -119,44 +68,44 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Mapping):
-        items = {str(k): plain(v) for k, v in value.items()}
+        items = {str(k): simplify_value(v) for k, v in value.items()}
         return {k: v for k, v in items.items() if v is not ...}
     if isinstance(value, list | tuple):
-        parts = tuple(plain(v) for v in value)
+        parts = tuple(simplify_value(v) for v in value)
         return ... if ... in [p for p in parts if p is ...] else parts
     return ...
 
 
-def carried(header: Described) -> dict[str, Any]:
+def carry_metadata(header: Described) -> dict[str, Any]:
     """The metadata that another file should hold, as plain values."""
-    found = plain({k: v for k, v in header.metadata.items() if k not in TRANSIENT})
+    found = simplify_value({k: v for k, v in header.metadata.items() if k not in TRANSIENT})
     return {k: v for k, v in found.items() if v not in ((), {}, None)}
 
 
-def to_text(header: Described) -> str | None:
+def format_metadata(header: Described) -> str | None:
     """The carried metadata as JSON, or None if there is none.
 
-    Infinity and NaN are written as Python does and read back by :func:`from_text`.
+    Infinity and NaN are written as Python does and read back by :func:`parse_metadata`.
     """
-    found = carried(header)
+    found = carry_metadata(header)
     return json.dumps(found, sort_keys=True, ensure_ascii=False) if found else None
 
 
-def from_text(text: str, bands: int, notes: list[str]) -> dict[str, Any]:
+def parse_metadata(text: str, bands: int, notes: list[str]) -> dict[str, Any]:
     """Metadata from JSON; what does not fit the cube becomes a note."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         notes.append("the stored metadata are damaged and were not used")
         return {}
-    return fitting(found, bands, notes) if isinstance(found, dict) else {}
+    return fit_metadata(found, bands, notes) if isinstance(found, dict) else {}
 
 
-def fitting(found: Mapping[str, Any], bands: int, notes: list[str]) -> dict[str, Any]:
+def fit_metadata(found: Mapping[str, Any], bands: int, notes: list[str]) -> dict[str, Any]:
     """The entries that have the form the rest of the package relies on."""
     out: dict[str, Any] = {}
     for key, value in found.items():
-        value = plain(value)
+        value = simplify_value(value)
         if key in TRANSIENT or value is ...:
             continue
         if key in _FORMS and not _FORMS[key](value, bands):
@@ -200,13 +149,13 @@ _FORMS: dict[str, Any] = {
 }
 
 
-def items(header: Described) -> dict[str, str]:
+def list_items(header: Described) -> dict[str, str]:
     """What a header says, one entry per thing a format may or may not be able to hold.
 
     Returns:
         Name of the thing (the word a format lists in ``HOLDS``) to a phrase for people.
     """
-    enc, meta = header.encoding, carried(header)
+    enc, meta = header.encoding, carry_metadata(header)
     found: dict[str, str] = {}
     if header.wavelengths is not None:
         w = header.wavelengths
@@ -248,12 +197,15 @@ def items(header: Described) -> dict[str, str]:
     return found
 
 
-def plain_values(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     """Only what JSON knows: infinity and NaN become null."""
     if isinstance(value, Mapping):
-        return {str(k): plain_values(v) for k, v in value.items()}
+        return {str(k): to_json(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [plain_values(v) for v in value]
+        return [to_json(v) for v in value]
     if hasattr(value, "item"):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+plain_values = to_json  # the older name

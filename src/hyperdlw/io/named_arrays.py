@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from ..cube import AXES, Encoding
 from ..errors import BadFile, unknown_name
 from .checks import check_cube, is_real
-from .metadata import from_text, to_text
-from .reader import CubeFile, Described, ReadOptions, whole, with_nodata
+from .metadata import format_metadata, parse_metadata
+from .reader import CubeReader, Described, ReadOptions, apply_nodata, load_windows
 
 DEFAULT_AXES = "rcb"
 NEIGHBOURS = ("wavelengths", "good_bands", "scale", "offset", "nodata", "axes", "metadata")
@@ -56,7 +56,7 @@ def insert_band(shape: tuple[int, ...], axes: str) -> tuple[int, ...]:
 Load = Callable[[str], NDArray[Any]]
 
 
-def choose(path: Path, variables: Mapping[str, Variable], key: str | None) -> str:
+def choose_variable(path: Path, variables: Mapping[str, Variable], key: str | None) -> str:
     """The name of the variable to read: ``key``, or the only 3-D array of real numbers.
 
     Args:
@@ -65,7 +65,7 @@ def choose(path: Path, variables: Mapping[str, Variable], key: str | None) -> st
         key: the name asked for, or None.
 
     >>> held = {"x": Variable((4, 5, 6), "uint8"), "labels": Variable((4, 5), "uint8")}
-    >>> choose(Path("a.npz"), held, None)
+    >>> choose_variable(Path("a.npz"), held, None)
     'x'
     """
     if key is not None:
@@ -81,19 +81,21 @@ def choose(path: Path, variables: Mapping[str, Variable], key: str | None) -> st
     if "cube" in found:  # the name hyperdlw writes; a preview beside it does not make it ambiguous
         return "cube"
     if found:
-        raise SeveralCubes(f"{path} holds several cubes ({listing(found)}); choose one with --key")
+        raise SeveralCubes(
+            f"{path} holds several cubes ({format_variables(found)}); choose one with --key"
+        )
     if not variables:
         raise BadFile(f"{path} holds no variables; check that it is the right file")
     raise BadFile(
-        f"{path} holds no 3-D array of real numbers, only {listing(variables)}; "
+        f"{path} holds no 3-D array of real numbers, only {format_variables(variables)}; "
         "a 2-D one can be read as a single band with --key"
     )
 
 
-def listing(variables: Mapping[str, Variable], most: int = 12) -> str:
+def format_variables(variables: Mapping[str, Variable], most: int = 12) -> str:
     """Names with shapes for an error message.
 
-    >>> listing({"x": Variable((4, 5, 6), "uint8"), "n": Variable((), "float64")})
+    >>> format_variables({"x": Variable((4, 5, 6), "uint8"), "n": Variable((), "float64")})
     'x: 4x5x6 uint8, n: scalar float64'
     """
     shown = [f"{name}: {v}" for name, v in list(variables.items())[:most]]
@@ -115,7 +117,7 @@ class Neighbours:
     notes: list[str] = field(default_factory=list)
 
 
-def neighbours(
+def read_neighbours(
     path: Path, variables: Mapping[str, Variable], load: Load, name: str, axes: str | None
 ) -> Neighbours:
     """Read the small variables beside the cube ``name``; what does not fit it becomes a note.
@@ -158,7 +160,7 @@ def neighbours(
         if value is not None:
             setattr(said, scalar, float(value[0]))
     if "metadata" in variables and name != "metadata" and not is_real(variables["metadata"].dtype):
-        said.metadata = from_text(
+        said.metadata = parse_metadata(
             "".join(map(str, load("metadata").reshape(-1))), bands, said.notes
         )
     if said.scale == 0.0:
@@ -173,7 +175,7 @@ def open_named(
     format: str,
     options: ReadOptions,
     metadata: Mapping[str, Any] | None = None,
-) -> CubeFile:
+) -> CubeReader:
     """Open the cube of a file of named variables; it is read whole when it is first needed.
 
     Args:
@@ -184,8 +186,8 @@ def open_named(
         options: what the user says.
         metadata: what the format wants back on writing.
     """
-    name = choose(path, variables, options.key)
-    said = neighbours(path, variables, load, name, options.axes)
+    name = choose_variable(path, variables, options.key)
+    said = read_neighbours(path, variables, load, name, options.axes)
     promised = variables[name]
     shape = insert_band(promised.shape, said.axes)
     order = tuple(said.axes.index(a) for a in AXES)
@@ -201,17 +203,17 @@ def open_named(
     facts |= {"stored_ndim": len(promised.shape), "notes": tuple(said.notes)}
     if said.nodata is not None:
         facts["nodata_from"] = "'nodata' in the file"
-    encoding = with_nodata(
+    encoding = apply_nodata(
         Encoding(promised.dtype, said.axes, said.scale, said.offset, said.nodata, format, name),
         facts,
         options.nodata,
     )
     bands, rows, cols = (shape[i] for i in order)
-    return CubeFile(
+    return CubeReader(
         path,
         (bands, rows, cols),
         encoding,
-        whole(stored),
+        load_windows(stored),
         said.wavelengths,
         np.ones(0, bool) if said.good_bands is None else said.good_bands,
         facts,
@@ -219,7 +221,7 @@ def open_named(
     )
 
 
-def to_write(
+def make_variables(
     cube: Described, stored: NDArray[Any], encoding: Encoding, name: str
 ) -> dict[str, Any]:
     """The variables to write: the cube first, then those neighbours that say something.
@@ -242,7 +244,7 @@ def to_write(
         out["nodata"] = np.float64(encoding.nodata)
     if encoding.axes != DEFAULT_AXES:
         out["axes"] = np.array(encoding.axes)
-    text = to_text(cube)
+    text = format_metadata(cube)
     if text is not None:
         out["metadata"] = np.array(text)
     return out

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from ..cube import AXES, Encoding
 from ..errors import BadFile
-from .checks import check_cube, check_promise, nbytes, reading, size
+from .checks import check_cube, check_promise, count_bytes, explain_errors, format_size
 from .formats import Format
-from .named_arrays import DEFAULT_AXES, Load, Variable, insert_band, open_named, to_write
-from .reader import CubeFile, Described, ReadOptions, mapped, with_nodata
-from .writer import Put, mapped_writer
+from .named_arrays import DEFAULT_AXES, Load, Variable, insert_band, make_variables, open_named
+from .reader import CubeReader, Described, ReadOptions, apply_nodata, map_windows
+from .writer import WriteWindow, write_mapped
 
 MAGIC = b"\x93NUMPY"
 
@@ -35,28 +35,30 @@ class Npy(Format):
     def recognise(self, path: Path, head: bytes) -> bool:
         return head.startswith(MAGIC)
 
-    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         held, dtype, length, fortran = _check_header(path)
         order = options.axes or DEFAULT_AXES
         metadata = {"stored_ndim": len(held)}
         shape = insert_band(held, order)
         laid, letters = (shape[::-1], order[::-1]) if fortran else (shape, order)
-        encoding = with_nodata(
+        encoding = apply_nodata(
             Encoding(dtype.name, order, format=self.name), metadata, options.nodata
         )
         bands, rows, cols = (shape[order.index(a)] for a in AXES)
-        window = mapped(path, length, laid, dtype, letters)
-        return CubeFile(path, (bands, rows, cols), encoding, window, metadata=metadata, plain=True)
+        window = map_windows(path, length, laid, dtype, letters)
+        return CubeReader(
+            path, (bands, rows, cols), encoding, window, metadata=metadata, plain=True
+        )
 
     def open_writer(
         self, path: Path, like: Described, encoding: Encoding, strip: int | None
-    ) -> AbstractContextManager[Put]:
+    ) -> AbstractContextManager[WriteWindow]:
         dtype = np.dtype(encoding.dtype)
         shape = tuple(like.shape[AXES.index(a)] for a in encoding.axes)
         head = io.BytesIO()
         facts = {"descr": npformat.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
         npformat.write_array_header_1_0(head, facts)
-        return mapped_writer(path, head.getvalue(), like.shape, dtype, encoding.axes)
+        return write_mapped(path, head.getvalue(), like.shape, dtype, encoding.axes)
 
     def write(
         self, cube: Described, path: Path, stored: NDArray[np.generic], encoding: Encoding
@@ -80,7 +82,7 @@ class Npz(Format):
     def list_variables(self, path: Path) -> Mapping[str, Variable]:
         return _list_members(path)[0]
 
-    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         variables, entries = _list_members(path)
         packed = any(e.compress_type != zipfile.ZIP_STORED for e in entries.values())
         load = _load_members(path, entries)
@@ -93,7 +95,7 @@ class Npz(Format):
         name = key if re.fullmatch(r"\w[\w .-]*", key) else "cube"
         packed = cube.metadata.get("compressed", False)
         with zipfile.ZipFile(path, "w") as archive:
-            for member, array in to_write(cube, stored, encoding, name).items():
+            for member, array in make_variables(cube, stored, encoding, name).items():
                 # A bare ZipInfo has a fixed date: the same cube gives the same bytes.
                 entry = zipfile.ZipInfo(f"{member}.npy")
                 entry.compress_type = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
@@ -127,7 +129,7 @@ def read_header(file: IO[bytes]) -> Header:
 
 def _check_header(path: Path) -> Header:
     """The header of a .npy file that can be a cube and holds what its header promises."""
-    with reading(path), open(path, "rb") as file:
+    with explain_errors(path), open(path, "rb") as file:
         first = file.read(len(MAGIC))
         if first[:1] == b"\x80":
             raise BadFile(
@@ -139,11 +141,11 @@ def _check_header(path: Path) -> Header:
         shape, dtype, length, fortran = read_header(file)
         check_cube(path, shape, dtype.name)
         held = file.seek(0, 2) - length
-        needed = nbytes(shape, dtype.str)
+        needed = count_bytes(shape, dtype.str)
         if needed > held:
             raise BadFile(
-                f"{path} is cut short: {shape} {dtype.name} needs {size(needed)}, "
-                f"it has {size(held)}; get a fresh copy"
+                f"{path} is cut short: {shape} {dtype.name} needs {format_size(needed)}, "
+                f"it has {format_size(held)}; get a fresh copy"
             )
     return shape, dtype, length, fortran
 
@@ -151,7 +153,7 @@ def _check_header(path: Path) -> Header:
 def _list_members(path: Path) -> tuple[dict[str, Variable], dict[str, zipfile.ZipInfo]]:
     """The arrays of an archive from their headers, and their entries in the zip directory."""
     variables, entries = {}, {}
-    with reading(path), zipfile.ZipFile(path) as archive:
+    with explain_errors(path), zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
             if not entry.filename.endswith(".npy"):
                 continue
@@ -159,7 +161,7 @@ def _list_members(path: Path) -> tuple[dict[str, Variable], dict[str, zipfile.Zi
             with archive.open(entry) as file:
                 shape, dtype, length, _ = read_header(file)
             variables[name], entries[name] = Variable(shape, dtype.name), entry
-            promised = nbytes(shape, dtype.str)
+            promised = count_bytes(shape, dtype.str)
             # Pickled members have a length of their own; they are refused before being read.
             if not dtype.hasobject and promised != entry.file_size - length:
                 raise BadFile(
@@ -174,7 +176,7 @@ def _load_members(path: Path, entries: Mapping[str, zipfile.ZipInfo]) -> Load:
     def load(name: str) -> NDArray[np.generic]:
         entry = entries[name]
         check_promise(f"{name} in {path}", entry.file_size, entry.compress_size)
-        with reading(path), zipfile.ZipFile(path) as archive, archive.open(entry) as file:
+        with explain_errors(path), zipfile.ZipFile(path) as archive, archive.open(entry) as file:
             array: NDArray[np.generic] = npformat.read_array(file, allow_pickle=False)
             # The check sum is compared when the end is reached, one byte further.
             if file.read(1):

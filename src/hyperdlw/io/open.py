@@ -10,7 +10,7 @@ import numpy as np
 from ..cube import Cube
 from .formats import find_format
 from .named_arrays import SeveralCubes
-from .reader import CubeFile, ReadOptions
+from .reader import CubeReader, ReadOptions
 
 
 def open_cube(
@@ -41,17 +41,17 @@ def open_cube(
     >>> open_cube(file).shape
     (6, 20, 24)
     """
-    with open_source(path, key=key, axes=axes, nodata=nodata) as source:
+    with open_reader(path, key=key, axes=axes, nodata=nodata) as source:
         return source.cube()
 
 
-def open_source(
+def open_reader(
     path: str | os.PathLike[str],
     *,
     key: str | None = None,
     axes: str | None = None,
     nodata: float | None = None,
-) -> CubeFile:
+) -> CubeReader:
     """Open a cube to be read by windows; only its header is read now.
 
     Args:
@@ -61,7 +61,7 @@ def open_source(
     >>> from pathlib import Path
     >>> file = Path(tempfile.mkdtemp()) / "a.npy"
     >>> np.save(file, np.zeros((20, 24, 6), np.uint16))
-    >>> with open_source(file) as source:
+    >>> with open_reader(file) as source:
     ...     data, valid = source.read(slice(0, 4), slice(2, 7))
     >>> source.shape, source.dtype.name, data.shape
     ((6, 20, 24), 'uint16', (6, 4, 5))
@@ -73,7 +73,7 @@ def open_source(
     return reader
 
 
-def describe(
+def describe_file(
     path: str | os.PathLike[str],
     key: str | None = None,
     axes: str | None = None,
@@ -95,7 +95,7 @@ def describe(
     >>> from pathlib import Path
     >>> file = Path(tempfile.mkdtemp()) / "a.npy"
     >>> np.save(file, np.zeros((20, 24, 6), np.uint16))
-    >>> facts = describe(file)
+    >>> facts = describe_file(file)
     >>> facts["format"], facts["shape"], facts["dtype"]
     ('npy', (6, 20, 24), 'uint16')
     """
@@ -121,7 +121,7 @@ def describe(
     }
     facts["variables"] = {name: str(v) for name, v in form.list_variables(place).items()}
     try:
-        source = open_source(path, key=key, axes=axes, nodata=nodata)
+        source = open_reader(path, key=key, axes=axes, nodata=nodata)
     except SeveralCubes:
         return facts
     with source:
@@ -146,3 +146,7 @@ def describe(
             "lazy": source.lazy,
             "notes": source.notes,
         }
+
+
+open_source = open_reader  # the older name
+describe = describe_file  # the older name

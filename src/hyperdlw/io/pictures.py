@@ -16,10 +16,17 @@ from numpy.typing import NDArray
 
 from ..cube import AXES, Encoding
 from ..errors import BadFile, OutputExists
-from .checks import check_cube, check_promise, nbytes, reading
+from .checks import check_cube, check_promise, count_bytes, explain_errors
 from .formats import Format
-from .reader import CubeFile, Described, ReadOptions, Window, whole, with_nodata
-from .windows import Index
+from .reader import (
+    CubeReader,
+    Described,
+    Index,
+    ReadOptions,
+    ReadWindow,
+    apply_nodata,
+    load_windows,
+)
 
 if TYPE_CHECKING:
     from rasterio.io import DatasetReader, DatasetWriter
@@ -45,14 +52,18 @@ def open_gdal(path: Path, driver: str) -> Iterator[DatasetReader]:
     import rasterio
 
     # Naming the driver keeps GDAL from trying its other hundred; a Path is never taken for a URL.
-    with reading(path), silence_gdal(), rasterio.open(path.absolute(), driver=driver) as picture:
+    with (
+        explain_errors(path),
+        silence_gdal(),
+        rasterio.open(path.absolute(), driver=driver) as picture,
+    ):
         if picture.subdatasets:
             raise BadFile(
                 f"{path} has {len(picture.subdatasets)} pages; save it as one page with all bands"
             )
         shape = (picture.count, picture.height, picture.width)
         check_cube(path, shape, picture.dtypes[0])
-        check_promise(path, nbytes(shape, picture.dtypes[0]), path.stat().st_size)
+        check_promise(path, count_bytes(shape, picture.dtypes[0]), path.stat().st_size)
         yield picture
 
 
@@ -97,7 +108,7 @@ def _read_facts(picture: DatasetReader, bands: list[int], notes: list[str]) -> d
     return {"scale": scale, "offset": offset, "nodata": nodata, "metadata": metadata}
 
 
-def _read_windows(picture: DatasetReader, path: Path, bands: list[int]) -> Window:
+def _read_windows(picture: DatasetReader, path: Path, bands: list[int]) -> ReadWindow:
     """Windows of an open picture."""
     from rasterio.windows import Window as Cut
 
@@ -112,7 +123,7 @@ def _read_windows(picture: DatasetReader, path: Path, bands: list[int]) -> Windo
         if not (height and width and chosen):
             return np.zeros((len(chosen), height, width), dtype)
         cut = Cut(cols.start, rows.start, width, height)
-        with lock, reading(path), silence_gdal():
+        with lock, explain_errors(path), silence_gdal():
             if table is None:
                 return np.asarray(picture.read([bands[b] for b in chosen], window=cut))
             colours = table[picture.read(1, window=cut)].transpose(2, 0, 1)
@@ -127,7 +138,7 @@ def open_picture(
     format: str,
     nodata: float | None,
     more: Callable[[DatasetReader, list[int], list[str]], dict[str, Any]] | None = None,
-) -> CubeFile:
+) -> CubeReader:
     """Open a picture as a cube.
 
     Args:
@@ -154,7 +165,7 @@ def open_picture(
             extra = {}  # about one band
         shape = (count, picture.height, picture.width)
         metadata = facts["metadata"] | extra.get("metadata", {}) | {"notes": tuple(notes)}
-        encoding = with_nodata(
+        encoding = apply_nodata(
             Encoding(dtype, AXES, facts["scale"], facts["offset"], facts["nodata"], format=format),
             metadata,
             nodata,
@@ -163,9 +174,9 @@ def open_picture(
         window = (
             _read_windows(picture, path, bands)
             if keep
-            else whole(lambda: read_pixels(path, driver))
+            else load_windows(lambda: read_pixels(path, driver))
         )
-        return CubeFile(
+        return CubeReader(
             path,
             shape,
             encoding,
@@ -251,7 +262,7 @@ class Png(Format):
     def recognise(self, path: Path, head: bytes) -> bool:
         return head.startswith(b"\x89PNG\r\n\x1a\n")
 
-    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         return open_picture(path, "PNG", self.name, options.nodata)
 
     def write(
@@ -269,7 +280,7 @@ class Jpeg(Format):
     def recognise(self, path: Path, head: bytes) -> bool:
         return head[:3] == b"\xff\xd8\xff"
 
-    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         return open_picture(path, "JPEG", self.name, options.nodata)
 
 
@@ -284,22 +295,22 @@ class PngFolder(Format):
     def recognise(self, path: Path, head: bytes) -> bool:
         return path.is_dir()
 
-    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         files = list_bands(path)
         first = open_picture(files[0], "PNG", self.name, None)
         metadata: dict[str, Any] = {"files": tuple(file.name for file in files)}
-        encoding = with_nodata(
+        encoding = apply_nodata(
             Encoding(first.encoding.dtype, AXES, format=self.name), metadata, options.nodata
         )
         shape = (len(files), *first.shape[1:])
-        window = whole(lambda: read_bands(files))
-        return CubeFile(path, shape, encoding, window, metadata=metadata, lazy=False)
+        window = load_windows(lambda: read_bands(files))
+        return CubeReader(path, shape, encoding, window, metadata=metadata, lazy=False)
 
     def check_place(self, path: Path, overwrite: bool) -> None:
         super().check_place(path, overwrite)
         if not path.is_dir():
             return
-        with reading(path):
+        with explain_errors(path):
             only_bands = all(
                 entry.suffix.lower() == ".png" and entry.is_file() and not entry.is_symlink()
                 for entry in path.iterdir()
@@ -332,7 +343,7 @@ def split_numbers(name: str) -> list[tuple[int, str]]:
 
 def list_bands(path: Path) -> list[Path]:
     """The PNG files of a folder in band order; other and hidden files are passed over."""
-    with reading(path):
+    with explain_errors(path):
         files = [
             entry
             for entry in path.iterdir()

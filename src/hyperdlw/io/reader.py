@@ -2,7 +2,7 @@
 
 ::
 
-    with open_source("scene.hdr") as source:         # reads the header only
+    with open_reader("scene.hdr") as source:         # reads the header only
         source.shape                                 # (bands, rows, columns)
         source.encoding, source.wavelengths, source.good_bands, source.nodata, source.metadata
         data, valid = source.read(slice(0, 64), slice(32, 96))         # float32, bool (b, r, c)
@@ -24,7 +24,7 @@ assumed), ``nodata_from`` (who said what nodata is).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,13 +33,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cube import AXES, Cube, Encoding, decode
-from .checks import check_memory, check_promise, nbytes
-from .windows import Bands, Index, inside
+from ..errors import BadInput
+from .checks import check_memory, check_promise, count_bytes
 
 BLOCK = 2**24
 """Numbers that are decoded at a time when a whole cube is read; from a mapped file a 32nd part."""
 
-Window = Callable[[Index, slice, slice], NDArray[Any]]
+Bands = slice | Sequence[int] | None
+Index = slice | list[int]
+ReadWindow = Callable[[Index, slice, slice], NDArray[Any]]
 """Reads stored numbers: (bands, rows, columns) -> array (band, row, col)."""
 
 
@@ -89,7 +91,7 @@ class Described(Protocol):
 
 
 @dataclass(eq=False)
-class CubeFile:
+class CubeReader:
     """A cube on disk of which only the header has been read.
 
     Attributes:
@@ -107,7 +109,7 @@ class CubeFile:
     path: Path
     shape: tuple[int, int, int]
     encoding: Encoding
-    window: Window = field(repr=False)
+    window: ReadWindow = field(repr=False)
     wavelengths: NDArray[np.float64] | None = None
     good_bands: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, bool))
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -144,13 +146,13 @@ class CubeFile:
     @property
     def nbytes(self) -> int:
         """Bytes of the stored numbers."""
-        return nbytes(self.shape, self.encoding.dtype)
+        return count_bytes(self.shape, self.encoding.dtype)
 
     def read_stored(
         self, rows: slice = slice(None), cols: slice = slice(None), bands: Bands = None
     ) -> NDArray[Any]:
         """The numbers of a window as they are stored, (band, row, col)."""
-        which = inside(self.shape, rows, cols, bands)
+        which = clip_window(self.shape, rows, cols, bands)
         return np.asarray(self.window(*which))
 
     def read(
@@ -193,23 +195,23 @@ class CubeFile:
             self.closing()
             self.closing = None
 
-    def __enter__(self) -> CubeFile:
+    def __enter__(self) -> CubeReader:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from .open import open_source
+        from .open import open_reader
 
-        return _reopen, (open_source, *self.reopening)
+        return _reopen, (open_reader, *self.reopening)
 
 
-def _reopen(opener: Callable[..., CubeFile], path: str, options: dict[str, Any]) -> CubeFile:
+def _reopen(opener: Callable[..., CubeReader], path: str, options: dict[str, Any]) -> CubeReader:
     return opener(path, **options)
 
 
-def whole(load: Callable[[], NDArray[Any]]) -> Window:
+def load_windows(load: Callable[[], NDArray[Any]]) -> ReadWindow:
     """A window function for a format that has to be read whole: once, at the first window.
 
     Args:
@@ -227,9 +229,9 @@ def whole(load: Callable[[], NDArray[Any]]) -> Window:
     return window
 
 
-def mapped(
+def map_windows(
     path: Path, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any], axes: str
-) -> Window:
+) -> ReadWindow:
     """A window function for numbers that lie in a file as they are, (C order, ``axes``).
 
     The file is mapped anew for every window: pages that stay mapped would count as memory in use.
@@ -244,10 +246,69 @@ def mapped(
     return window
 
 
-def with_nodata(encoding: Encoding, metadata: dict[str, Any], nodata: float | None) -> Encoding:
+def apply_nodata(encoding: Encoding, metadata: dict[str, Any], nodata: float | None) -> Encoding:
     """The user's nodata value wins over the header's; who said it is kept for ``hyperdlw info``."""
     if nodata is None:
         return encoding
     metadata["nodata_from"] = "given by you"
     metadata.pop("nodata_is_nan", None)
     return replace(encoding, nodata=None if np.isnan(nodata) else nodata)
+
+
+# --- windows
+
+
+def clip_window(
+    shape: tuple[int, int, int], rows: slice, cols: slice, bands: Bands
+) -> tuple[Index, slice, slice]:
+    """The window with explicit limits inside the image."""
+    cuts = []
+    for name, cut, length in (("rows", rows, shape[1]), ("cols", cols, shape[2])):
+        start, stop, step = cut.indices(length)
+        if step != 1:
+            raise BadInput(f"{name} of a window go one by one, not in steps of {step}")
+        cuts.append(slice(start, max(start, stop)))
+    if bands is None:
+        bands = slice(None)
+    if isinstance(bands, slice):
+        start, stop, step = bands.indices(shape[0])
+        if step == 1:
+            return slice(start, max(start, stop)), cuts[0], cuts[1]
+        bands = range(start, stop, step)
+    chosen = [int(b) for b in bands]
+    wrong = [b for b in chosen if not 0 <= b < shape[0]]
+    if wrong:
+        raise BadInput(f"there is no band {wrong[0]}; bands are numbered 0 to {shape[0] - 1}")
+    return chosen, cuts[0], cuts[1]
+
+
+def count_indices(index: Index, count: int) -> int:
+    return len(range(*index.indices(count))) if isinstance(index, slice) else len(index)
+
+
+def cut_windows(
+    shape: tuple[int, int, int], itemsize: int, tile: tuple[int, int], most: int = 2**26
+) -> Iterator[tuple[slice, slice]]:
+    """Windows of whole tiles that cover an image, each of at most ``most`` bytes or one tile.
+
+    Args:
+        shape: (bands, rows, columns).
+        itemsize: bytes of a number.
+        tile: rows and columns that a file holds together.
+        most: bytes of a window with all bands.
+
+    >>> list(cut_windows((2, 5, 3), 1, (2, 3), 12))[-1]
+    (slice(4, 5, None), slice(0, 3, None))
+    """
+    bands, rows, cols = shape
+    height, width = (min(t, n) for t, n in zip(tile, (rows, cols), strict=True))
+    wide = width * max(1, most // max(1, bands * height * width * itemsize))
+    high = height
+    if wide >= cols:
+        high = height * max(1, most // max(1, bands * height * cols * itemsize))
+    for r in range(0, rows, high):
+        for c in range(0, cols, wide):
+            yield slice(r, min(r + high, rows)), slice(c, min(c + wide, cols))
+
+
+CubeFile = CubeReader  # the older name

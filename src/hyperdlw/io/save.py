@@ -1,20 +1,23 @@
-"""Save cubes: whole or by windows, after checks that spare work in vain."""
+"""Save cubes: whole, by windows, or copied from another format, after checks that spare work in vain."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from ..cube import Cube, Encoding
-from .checks import check_disk, nbytes
+from .checks import check_disk, count_bytes
 from .formats import Format, check_fits, choose_format
-from .reader import Described
-from .writer import CubeWriter, Put
+from .metadata import list_items
+from .named_arrays import DEFAULT_AXES
+from .open import open_reader
+from .reader import Described, cut_windows
+from .writer import CubeWriter, WriteWindow
 
 
 def save_cube(
@@ -59,7 +62,7 @@ def save_cube(
     return clipped
 
 
-def create(
+def open_writer(
     path: str | os.PathLike[str],
     like: Described,
     *,
@@ -73,7 +76,7 @@ def create(
 
     Args:
         path: as for :func:`save_cube`.
-        like: a :class:`CubeFile` or :class:`Cube` whose shape, wavelengths and metadata it gets.
+        like: a :class:`CubeReader` or :class:`Cube` whose shape, wavelengths and metadata it gets.
         overwrite: replace an existing output, when the new one is complete.
         encoding: how to store the numbers, if not as ``like`` does.
         strip: rows that will be written together, from the top. In Zarr each such strip has files
@@ -81,19 +84,19 @@ def create(
 
     >>> import tempfile
     >>> noisy = Cube.from_array(np.ones((6, 20, 24)))
-    >>> with create(Path(tempfile.mkdtemp()) / "a.npy", noisy) as sink:
+    >>> with open_writer(Path(tempfile.mkdtemp()) / "a.npy", noisy) as sink:
     ...     sink.write(slice(0, 20), slice(0, 24), noisy.data)
     >>> np.load(sink.path).shape
     (6, 20, 24)
     """
     form, chosen = _choose_encoding(path, like, encoding)
     form.check_place(Path(path), overwrite)
-    check_disk(Path(os.path.realpath(path)).parent, path, nbytes(like.shape, chosen.dtype))
+    check_disk(Path(os.path.realpath(path)).parent, path, count_bytes(like.shape, chosen.dtype))
     shared = form.shares_strips and strip is not None
     tile = form.choose_tile(like, chosen, strip)
 
     @contextmanager
-    def opening() -> Iterator[Put]:
+    def opening() -> Iterator[WriteWindow]:
         with (
             form.place_output(Path(path), overwrite) as tmp,
             form.open_writer(tmp, like, chosen, strip) as put,
@@ -135,3 +138,68 @@ def _choose_encoding(
     chosen = replace(asked, axes=form.choose_axes(Path(path), asked), format=form.name)
     check_fits(path, form, chosen, like.bands)
     return form, chosen
+
+
+# --- converting
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What was written, and what the target had no place for."""
+
+    shape: tuple[int, int, int]
+    dtype: str
+    lost: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def convert_file(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    key: str | None = None,
+    axes: str | None = None,
+    nodata: float | None = None,
+    overwrite: bool = False,
+) -> Converted:
+    """Copy a cube into another format.
+
+    The stored numbers are copied as they are, never through float32, so they are the same to the
+    last bit; what the target cannot hold beside them is listed.
+
+    Args:
+        source, key, axes, nodata: as for :func:`hyperdlw.io.open_cube`.
+        target, overwrite: as for :func:`hyperdlw.io.save_cube`.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> np.savez(folder / "a.npz", cube=np.zeros((4, 5, 3)), wavelengths=[400.0, 500.0, 600.0])
+    >>> convert_file(folder / "a.npz", folder / "a.npy").lost
+    ('wavelengths (400 to 600 nm)',)
+    """
+    with open_reader(source, key=key, axes=axes, nodata=nodata) as cube:
+        with open_writer(target, cube, overwrite=overwrite) as sink:
+            for rows, cols in cut_windows(cube.shape, cube.dtype.itemsize, sink.tile):
+                sink.write_stored(rows, cols, cube.read_stored(rows, cols))
+        gone = list_losses(cube, target)
+        if sink.encoding.format == "npy" and sink.encoding.axes != DEFAULT_AXES:
+            order = sink.encoding.axes
+            gone.append(f"order of the axes (read it with --axes {order})")
+        return Converted(cube.shape, cube.dtype.name, tuple(gone), cube.notes)
+
+
+def list_losses(cube: Described, target: str | os.PathLike[str]) -> list[str]:
+    """What a cube says beside its numbers that the format of ``target`` cannot hold."""
+    form = choose_format(target, cube.encoding)
+    found = list_items(cube)
+    refused = form.find_losses(cube)
+    return [
+        words
+        for name, words in found.items()
+        if name in refused or (form.holds is not None and name not in form.holds)
+    ]
+
+
+create = open_writer  # the older name

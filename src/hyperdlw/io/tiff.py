@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cube import Encoding
+from ..cube import Encoding, scale_decimal
 from .formats import FLOATS, INTEGERS, Format
-from .metadata import carried, scaled
+from .metadata import carry_metadata
 from .pictures import fit_nodata, open_picture, silence_gdal, write_picture
-from .reader import CubeFile, Described, ReadOptions
-from .windows import Index
-from .writer import Put
+from .reader import CubeReader, Described, Index, ReadOptions
+from .writer import WriteWindow
 
 if TYPE_CHECKING:
     from rasterio.io import DatasetReader, DatasetWriter
@@ -47,7 +46,7 @@ class Tiff(Format):
         """Whether the file starts as a TIFF or a BigTIFF does, in either byte order."""
         return head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
-    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         return open_picture(path, "GTiff", self.name, options.nodata, read_description)
 
     def write(
@@ -69,7 +68,7 @@ class Tiff(Format):
 
     def open_writer(
         self, path: Path, like: Described, encoding: Encoding, strip: int | None
-    ) -> AbstractContextManager[Put]:
+    ) -> AbstractContextManager[WriteWindow]:
         return write_windows(path, like, encoding)
 
 
@@ -129,7 +128,7 @@ def _read_micrometres(
     try:
         if len(texts) < len(imagery):
             raise ValueError
-        values = np.array([scaled(text, 3) for text in texts])
+        values = np.array([scale_decimal(text, 3) for text in texts])
         if not np.isfinite(values).all():
             raise ValueError
     except (ValueError, ArithmeticError):
@@ -156,10 +155,10 @@ def _read_place(picture: DatasetReader) -> dict[str, Any]:
 
 def _read_own(picture: DatasetReader, notes: list[str]) -> dict[str, Any]:
     """What hyperdlw itself put into the file for other formats."""
-    from .metadata import from_text
+    from .metadata import parse_metadata
 
     text = picture.tags(ns=OWN).get("metadata")
-    return {} if text is None else from_text(text, picture.count, notes)
+    return {} if text is None else parse_metadata(text, picture.count, notes)
 
 
 def _read_layout(picture: DatasetReader) -> dict[str, Any]:
@@ -186,7 +185,7 @@ def _choose_blocks(like: Described) -> dict[str, Any]:
 
 
 @contextmanager
-def write_windows(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Put]:
+def write_windows(tmp: Path, like: Described, encoding: Encoding) -> Iterator[WriteWindow]:
     """Write window by window.
 
     GDAL overlooks a full disk when it closes a file, so the file is looked at again afterwards.
@@ -261,7 +260,7 @@ def _choose_options(like: Described, encoding: Encoding) -> dict[str, Any]:
     """GDAL's creation options."""
     import rasterio
 
-    meta = carried(like)
+    meta = carry_metadata(like)
     colour = like.bands == 3 and np.dtype(encoding.dtype).kind == "u"
     options: dict[str, Any] = {
         # Left to itself GDAL calls the fourth of four byte bands transparency.
@@ -282,7 +281,7 @@ def _choose_options(like: Described, encoding: Encoding) -> dict[str, Any]:
 
 def write_description(picture: DatasetWriter, like: Described, encoding: Encoding) -> None:
     """Write everything that is known about the image beside the numbers."""
-    meta = carried(like)
+    meta = carry_metadata(like)
     count = like.bands
     if "band_scales" in meta:
         picture.scales = meta["band_scales"]

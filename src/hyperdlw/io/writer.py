@@ -2,7 +2,7 @@
 
 ::
 
-    with create("clean.hdr", source) as sink:        # the ending decides the format
+    with open_writer("clean.hdr", source) as sink:        # the ending decides the format
         sink.write(slice(0, 64), slice(32, 96), data, valid)           # values, as read() gave them
         sink.write_stored(slice(64, 99), slice(None), stored)          # or the bare numbers
     sink.clipped                                     # voxels the type could not hold
@@ -29,21 +29,21 @@ from numpy.typing import NDArray
 
 from ..cube import AXES, Encoding, encode
 from ..errors import BadInput
-from .checks import nbytes
-from .windows import Bands, Index, extent, inside
+from .checks import count_bytes
+from .reader import Bands, Index, clip_window, count_indices
 
-Put = Callable[[Index, slice, slice, NDArray[Any]], None]
+WriteWindow = Callable[[Index, slice, slice, NDArray[Any]], None]
 """Writes stored numbers: (bands, rows, columns, array (band, row, col))."""
 
 
 @dataclass(frozen=True)
-class Pen:
+class WindowWriter:
     """What writes windows of an output; it can be sent to other processes if ``put`` can."""
 
     path: Path
     shape: tuple[int, int, int]
     encoding: Encoding
-    put: Put
+    put: WriteWindow
 
     def write(
         self,
@@ -63,8 +63,8 @@ class Pen:
         self, rows: slice, cols: slice, stored: NDArray[Any], bands: Bands = None
     ) -> None:
         """Write the bare numbers (band, row, col) of a window; their type must be the file's."""
-        which = inside(self.shape, rows, cols, bands)
-        expected = tuple(extent(i, n) for i, n in zip(which, self.shape, strict=True))
+        which = clip_window(self.shape, rows, cols, bands)
+        expected = tuple(count_indices(i, n) for i, n in zip(which, self.shape, strict=True))
         if stored.shape != expected:
             raise BadInput(
                 f"a window of (band, row, col) shape {expected} of {self.path} was given "
@@ -76,7 +76,7 @@ class Pen:
 
 
 class CubeWriter:
-    """An output that is filled window by window (see :func:`hyperdlw.io.create`).
+    """An output that is filled window by window (see :func:`hyperdlw.io.open_writer`).
 
     Attributes:
         path: the output.
@@ -93,7 +93,7 @@ class CubeWriter:
         path: Path,
         shape: tuple[int, int, int],
         encoding: Encoding,
-        opening: AbstractContextManager[Put],
+        opening: AbstractContextManager[WriteWindow],
         tile: tuple[int, int] = (1, 1),
         shared: bool = False,
     ) -> None:
@@ -101,7 +101,7 @@ class CubeWriter:
         self.tile, self.shared = tile, shared
         self._stack: ExitStack | None = ExitStack()
         self._lock = threading.Lock()
-        self.pen = Pen(path, shape, encoding, self._stack.enter_context(opening))
+        self.pen = WindowWriter(path, shape, encoding, self._stack.enter_context(opening))
 
     @property
     def bands(self) -> int:
@@ -118,7 +118,7 @@ class CubeWriter:
         """Write values (band, row, col) in physical units.
 
         Args:
-            rows, cols, bands: the window, as for :meth:`hyperdlw.io.CubeFile.read`.
+            rows, cols, bands: the window, as for :meth:`hyperdlw.io.CubeReader.read`.
             data: the values; stored through the encoding, rounded and clipped to the type.
             valid: False where the value is to be stored as it is; None for finite values.
         """
@@ -171,9 +171,9 @@ class _Aborted(BaseException):
 
 
 @contextmanager
-def mapped_writer(
+def write_mapped(
     path: Path, head: bytes, shape: tuple[int, int, int], dtype: np.dtype[Any], axes: str
-) -> Iterator[Put]:
+) -> Iterator[WriteWindow]:
     """A file of ``head`` and then the numbers in the order ``axes``, to be filled by windows."""
     stored_shape = tuple(shape[AXES.index(a)] for a in axes)
     order = tuple(axes.index(a) for a in AXES)
@@ -181,7 +181,7 @@ def mapped_writer(
     with open(path, "wb") as file:
         file.write(head)
         file.flush()
-        reserve(file, len(head) + nbytes(shape, dtype.str))
+        reserve_space(file, len(head) + count_bytes(shape, dtype.str))
 
     def put(bands: Index, rows: slice, cols: slice, stored: NDArray[Any]) -> None:
         with lock:
@@ -191,7 +191,7 @@ def mapped_writer(
     yield put
 
 
-def reserve(file: IO[bytes], length: int) -> None:
+def reserve_space(file: IO[bytes], length: int) -> None:
     """Give a file its full length on the disk now: a mapped page on a full disk ends the process."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, length)
@@ -199,3 +199,7 @@ def reserve(file: IO[bytes], length: int) -> None:
     block = bytes(2**20)  # pragma: no cover
     for start in range(file.tell(), length, len(block)):  # pragma: no cover
         file.write(block[: length - start])
+
+
+Pen = WindowWriter  # the older name
+reserve = reserve_space  # the older name

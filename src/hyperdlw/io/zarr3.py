@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from ..cube import AXES, Encoding
 from ..errors import BadFile, MissingDependency, OutputExists
 from .array_tree import Node, Tree, open_tree
-from .checks import check_promise, nbytes, reading
+from .checks import check_promise, count_bytes, explain_errors
 from .formats import FLOATS, INTEGERS, Format
 from .hdf5 import MOST, slice_windows
-from .metadata import carried, to_text
+from .metadata import carry_metadata, format_metadata
 from .named_arrays import Variable
-from .reader import CubeFile, Described, ReadOptions, Window
-from .windows import Index
-from .writer import Put
+from .reader import CubeReader, Described, Index, ReadOptions, ReadWindow
+from .writer import WriteWindow
 
 MARKS = ("zarr.json", ".zgroup", ".zarray")
 CHUNK, SHARD = (64, 64, 64), 256
@@ -48,19 +47,19 @@ class Zarr(Format):
     def list_variables(self, path: Path) -> Mapping[str, Variable]:
         return walk_store(path).variables
 
-    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         zarr = import_zarr()
         tree = walk_store(path)
-        with reading(path):
+        with explain_errors(path):
             root = zarr.open(str(path), mode="r")
 
-            def window(name: str, order: str) -> Window:
+            def window(name: str, order: str) -> ReadWindow:
                 item = root if isinstance(root, zarr.Array) else root[name]
                 check_readable(path, name, item)
                 return slice_windows(path, item, order)
 
             made = open_tree(tree, window, self.name, options)
-            made.stored_bytes = count_bytes(path)
+            made.stored_bytes = count_stored(path)
             return made
 
     def choose_axes(self, path: Path, asked: Encoding) -> str:
@@ -83,7 +82,7 @@ class Zarr(Format):
 
     def open_writer(
         self, path: Path, like: Described, encoding: Encoding, strip: int | None
-    ) -> AbstractContextManager[Put]:
+    ) -> AbstractContextManager[WriteWindow]:
         return write_windows(path, like, encoding, strip)
 
 
@@ -110,7 +109,7 @@ def walk_store(path: Path) -> Tree:
         raise BadFile(f"{path} is no Zarr store (it has no zarr.json); check the name")
     nodes: dict[str, Node] = {}
     groups: dict[str, Any] = {}
-    with reading(path):
+    with explain_errors(path):
         root = zarr.open(str(path), mode="r")
         if isinstance(root, zarr.Array):
             return Tree(path, {"array": _make_node(path, "array", root)}, {"": {}})
@@ -134,7 +133,9 @@ def _make_node(path: Path, name: str, item: Any) -> Node:
 
     def load() -> NDArray[np.generic]:
         check_readable(path, name, item)
-        check_promise(f"{name} in {path}", nbytes(item.shape, item.dtype.str), count_bytes(path))
+        check_promise(
+            f"{name} in {path}", count_bytes(item.shape, item.dtype.str), count_stored(path)
+        )
         return np.asarray(item[...])
 
     return Node(Variable(tuple(item.shape), kind), load, dict(item.attrs), dimensions)
@@ -148,11 +149,11 @@ def check_readable(path: Path, name: str, item: Any) -> None:
             f"{name} in {path} is pickled, which hyperdlw never opens; save plain numbers"
         )
     check_promise(
-        f"a chunk of {name} in {path}", nbytes(item.chunks, item.dtype.str), count_bytes(path)
+        f"a chunk of {name} in {path}", count_bytes(item.chunks, item.dtype.str), count_stored(path)
     )
 
 
-def count_bytes(path: Path) -> int:
+def count_stored(path: Path) -> int:
     """Bytes of all files of the store."""
     return sum(
         os.lstat(os.path.join(folder, file)).st_size
@@ -212,7 +213,7 @@ class StoreWriter:
 @contextmanager
 def write_windows(
     tmp: Path, like: Described, encoding: Encoding, strip: int | None = None
-) -> Iterator[Put]:
+) -> Iterator[WriteWindow]:
     """Write what is known about the cube, and the numbers window by window.
 
     Args:
@@ -249,11 +250,11 @@ def _describe_cube(like: Described, encoding: Encoding) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if like.wavelengths is not None:
         found |= {"wavelengths": like.wavelengths.tolist(), "wavelength_units": "nm"}
-    if "fwhm" in carried(like):
-        found |= {"fwhm": list(carried(like)["fwhm"]), "fwhm_units": "nm"}
+    if "fwhm" in carry_metadata(like):
+        found |= {"fwhm": list(carry_metadata(like)["fwhm"]), "fwhm_units": "nm"}
     if not like.good_bands.all():
         found["good_bands"] = like.good_bands.astype(int).tolist()
-    text = to_text(like)
+    text = format_metadata(like)
     if text is not None:  # as text: JSON proper has no NaN
         found["metadata"] = text
     return found

@@ -26,7 +26,7 @@ ALL = slice(None)
 
 
 class Reader(Protocol):
-    """A cube read by windows: a :class:`hyperdlw.io.CubeFile`, or :class:`InMemory`."""
+    """A cube read by windows: a :class:`hyperdlw.io.CubeReader`, or :class:`InMemory`."""
 
     @property
     def shape(self) -> tuple[int, int, int]: ...

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from ..errors import BadFile, OutOfResources
-from ..io import check_disk, size
+from ..io import check_disk, format_size
 from ..solver import DiskArray, damaged_scratch
 
 Watch = Callable[[str, int, int], None]
@@ -239,7 +239,7 @@ def workplace(folder: Path, key: str, needed: int) -> Iterator[Journal]:
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise OutOfResources(
-                    f"the disk is full ({folder}, about {size(needed)} needed); make room, and the "
+                    f"the disk is full ({folder}, about {format_size(needed)} needed); make room, and the "
                     "same command goes on"
                 ) from error
             if isinstance(error, FileNotFoundError) and _inside(error.filename, folder):

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadOption, OutOfResources
-from ..io import memory as machine_memory
-from ..io import size
+from ..io import format_size
+from ..io import measure_memory as machine_memory
 from ..solver import ROW, Model, Strips, Window
 
 Way = Literal["whole", "strips", "blended"]
@@ -88,13 +88,13 @@ class Plan(Strips):
 
     def __str__(self) -> str:
         if not self.tiled:
-            return f"whole cube in memory, about {size(self.memory)}"
+            return f"whole cube in memory, about {format_size(self.memory)}"
         bands, _, cols = self.shape
         over = f", halo {self.halo}" if self.halo else ", no halo"
         return (
             f"{len(self.strips)} tiles of {bands} x {self.height} x {cols}{over}; "
-            f"about {size(self.memory)} of memory (limit {size(self.limit)}), "
-            f"{size(self.disk)} of scratch on disk, {_duration(self.seconds)}; {self.guarantee}"
+            f"about {format_size(self.memory)} of memory (limit {format_size(self.limit)}), "
+            f"{format_size(self.disk)} of scratch on disk, {_duration(self.seconds)}; {self.guarantee}"
         )
 
 
@@ -217,8 +217,8 @@ def plan(
     least = needed(min(rows, 8))
     if tile is None and least > limit:
         raise OutOfResources(
-            f"a cube of {bands} bands x {rows} x {cols} needs at least {size(least)} of memory with "
-            f"this model, even in tiles; the limit is {size(limit)}: raise --memory"
+            f"a cube of {bands} bands x {rows} x {cols} needs at least {format_size(least)} of memory with "
+            f"this model, even in tiles; the limit is {format_size(limit)}: raise --memory"
         )
     height = tile or rows
     while tile is None and needed(height) > limit:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .. import io
 from ..cube import Cube
-from ..io import atomic, plain_values
+from ..io import atomic, to_json
 from .flags import flags, flags_of, largest_stored
 from .journal import Executor, folder_of
 from .prepare import Range
@@ -22,14 +22,14 @@ from .quicklook import need_matplotlib, quicklook
 from .run import Result
 
 if TYPE_CHECKING:
-    from ..io import CubeFile
+    from ..io import CubeReader
     from .job import Job, Options
     from .plan import Plan
 
 SMALL = 512
 """Longest side of a quick look in pixels."""
 
-Like = TypeVar("Like", Cube, "CubeFile")
+Like = TypeVar("Like", Cube, "CubeReader")
 
 
 def plain(like: Like, dtype: str, key: str) -> Like:
@@ -84,11 +84,11 @@ def _window(cube: Cube, cut: Any) -> Cube:
 def save_report(report: dict[str, Any], path: str, *, overwrite: bool = False) -> None:
     """The report as JSON."""
     with atomic(path, overwrite=overwrite) as tmp:
-        tmp.write_text(json.dumps(plain_values(report), indent=2, allow_nan=False) + "\n")
+        tmp.write_text(json.dumps(to_json(report), indent=2, allow_nan=False) + "\n")
 
 
 def denoise_file(
-    file: CubeFile,
+    file: CubeReader,
     target: str,
     options: Options,
     plan: Plan,
@@ -110,8 +110,8 @@ def denoise_file(
     looks: list[tuple[Cube, Cube, NDArray[np.float32]]] = []
     with ExitStack() as stack:
 
-        def sink(path: str, like: CubeFile, strip: int | None = None) -> io.CubeWriter:
-            made = io.create(path, like, overwrite=overwrite, strip=strip)
+        def sink(path: str, like: CubeReader, strip: int | None = None) -> io.CubeWriter:
+            made = io.open_writer(path, like, overwrite=overwrite, strip=strip)
             return stack.enter_context(made)
 
         def sinks() -> Sinks:
@@ -151,11 +151,13 @@ def denoise_file(
     return facts
 
 
-def _put(pen: io.Pen, rows: slice, values: NDArray[np.float32], ok: NDArray[np.bool_]) -> int:
+def _put(
+    pen: io.WindowWriter, rows: slice, values: NDArray[np.float32], ok: NDArray[np.bool_]
+) -> int:
     return pen.write(rows, slice(None), values, ok)
 
 
-def _write_flags(job: Job, file: CubeFile, out: io.CubeWriter) -> None:
+def _write_flags(job: Job, file: CubeReader, out: io.CubeWriter) -> None:
     """Flags of a finished run, band by band."""
     top = largest_stored(file.encoding)
     place = {b: i for i, b in enumerate(job.use)}
@@ -168,7 +170,7 @@ def _write_flags(job: Job, file: CubeFile, out: io.CubeWriter) -> None:
         out.write_stored(slice(None), slice(None), found, [b])
 
 
-def _small(job: Job, file: CubeFile) -> tuple[Cube, Cube, NDArray[np.float32]]:
+def _small(job: Job, file: CubeReader) -> tuple[Cube, Cube, NDArray[np.float32]]:
     """The noisy and the restored cube and the weights with every so many pixels left out."""
     from .restore_strips import restored_strip, stored_weights
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .. import __version__, models
-from ..cube import Cube
+from ..cube import Cube, make_cube
 from ..errors import BadOption
-from ..io import as_cube, save_cube, to_labelled
+from ..io import save_cube
 from ..models import defaults, denoisers
 from ..models import published as rivals
 from ..solver import Model, Problem, Schedule, Solution, State, solve
@@ -88,7 +88,7 @@ class Result:
     @property
     def data_array(self) -> Any:
         """The restored cube as an array with named axes, if the noisy one was (xarray)."""
-        return to_labelled(self.cube)
+        return self.cube.to_xarray()
 
     def _repr_html_(self) -> str:
         from .pictures import data_url, side_by_side
@@ -167,7 +167,7 @@ def denoise(
     True
     """
     begin = time.perf_counter()
-    cube = as_cube(cube)
+    cube = make_cube(cube)
     if isinstance(strength, str) and strength != "auto":
         raise BadOption(f"strength must be a number or 'auto', not '{strength}'")
     if strength != "auto" and not np.isfinite(strength):
@@ -296,7 +296,7 @@ def predict_weights(
     truth: Truth | None = None,
 ) -> NDArray[np.float32]:
     """The weight map of a cube alone (0 on invalid voxels and unused bands), shape of the cube."""
-    cube = as_cube(cube)
+    cube = make_cube(cube)
     ready = prepare(cube, range)
     source = on_bands(resolve(weights, truth), ready.use)
     if source.rounds > 1:

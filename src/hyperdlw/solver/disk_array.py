@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import BadFile
-from ..io import reserve
+from ..io import reserve_space
 
 Rows = slice | NDArray[np.intp]
 
@@ -36,7 +36,7 @@ class DiskArray:
         length = math.prod(self.shape) * np.dtype(self.dtype).itemsize
         if not (self.path.exists() and self.path.stat().st_size == length):
             with open(self.path, "wb") as file:
-                reserve(file, length)
+                reserve_space(file, length)
         return self
 
     def read(self, rows: Rows = slice(None)) -> Tensor:

@@ -195,9 +195,9 @@ def table(head: tuple[str, str] | None, rows: Sequence[tuple[str, str]]) -> None
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    from ...io import plain_values
+    from ...io import to_json
 
-    print(json.dumps(plain_values(value), indent=2, allow_nan=False))
+    print(json.dumps(to_json(value), indent=2, allow_nan=False))
 
 
 def complain(text: str) -> None:

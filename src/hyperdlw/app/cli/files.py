@@ -31,7 +31,7 @@ def info(
     """Tell what a file holds, from its headers."""
     from ... import io
 
-    facts = io.describe(source, **asdict(reading))
+    facts = io.describe_file(source, **asdict(reading))
     if as_json:
         console.print_json(facts)
         return
@@ -81,7 +81,7 @@ def convert(
 
     The same numbers bit by bit, and all the target can hold beside them; what it cannot is named.
     """
-    from ...io import convert as run_convert
+    from ...io import convert_file as run_convert
 
     check_places([target], overwrite, source)
     done = run_convert(source, target, **asdict(reading), overwrite=overwrite)
@@ -128,7 +128,7 @@ def view(
     from ..page.session import Session, check_memory
 
     check_places([target], overwrite, source)
-    shape = io.describe(source, **asdict(reading))["shape"]
+    shape = io.describe_file(source, **asdict(reading))["shape"]
     if shape is not None:
         check_memory(shape, source)
     cube = reading.open_cube(source)

@@ -19,7 +19,7 @@ from ...errors import BadOption
 
 if TYPE_CHECKING:
     from ...cube import Cube
-    from ...io import CubeFile
+    from ...io import CubeReader
     from ...pipeline import Range, Strength
 
 
@@ -118,11 +118,11 @@ class InputOptions:
 
         return io.open_cube(path, **asdict(self))
 
-    def open_source(self, path: str) -> AbstractContextManager[CubeFile]:
+    def open_reader(self, path: str) -> AbstractContextManager[CubeReader]:
         """A file whose cube is read window by window."""
         from ... import io
 
-        return io.open_source(path, **asdict(self))
+        return io.open_reader(path, **asdict(self))
 
 
 AS_STORED = InputOptions()

@@ -38,7 +38,7 @@ from .solving import chosen_source, no_weights, solve_cube
 
 if TYPE_CHECKING:
     from ...cube import Cube
-    from ...io import CubeFile
+    from ...io import CubeReader
     from ...pipeline import Executor, Options, Outputs, Plan
 
 
@@ -113,7 +113,7 @@ def denoise(
     if chosen is None and (save_weights, fill) != (None, False):
         raise no_weights(model)
     silent = quiet or as_json
-    with reading.open_source(source) as file:
+    with reading.open_reader(source) as file:
         if chosen is not None and not auto:
             options = large.Options(
                 model,
@@ -164,7 +164,7 @@ def denoise(
 
 
 def _in_tiles(
-    file: CubeFile,
+    file: CubeReader,
     target: str,
     options: Options,
     plan: Plan,
@@ -190,7 +190,7 @@ def _in_tiles(
 
 def _told(
     report: dict[str, Any],
-    cube: Cube | CubeFile,
+    cube: Cube | CubeReader,
     source: str,
     target: str | None,
     save_weights: str | None,

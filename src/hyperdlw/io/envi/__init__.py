@@ -15,10 +15,10 @@ from pathlib import Path
 from ...cube import AXES, Encoding
 from ...errors import BadFile
 from ..atomic import atomic, check_output
-from ..checks import nbytes, reading
+from ..checks import count_bytes, explain_errors
 from ..formats import Format
-from ..reader import CubeFile, Described, ReadOptions, mapped, with_nodata
-from ..writer import Put, mapped_writer
+from ..reader import CubeReader, Described, ReadOptions, apply_nodata, map_windows
+from ..writer import WriteWindow, write_mapped
 from . import header
 from .facts import (
     DATA,
@@ -59,7 +59,7 @@ class Envi(Format):
         """Data files may have any ending, if there is scene.ext.hdr."""
         return path.is_file() and find_header(path) is not None
 
-    def open_reader(self, path: Path, options: ReadOptions) -> CubeFile:
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         head = path if starts_as_envi(path) else find_header(path)
         if head is None:
             raise BadFile(
@@ -67,7 +67,7 @@ class Envi(Format):
                 "put the header there"
             )
         keys, notes = header.load_header(head)
-        with reading(head):
+        with explain_errors(head):
             dtype, order = read_type(head, keys, notes)
             bands, rows, cols = (
                 header.read_integer(head, keys, k, None, 1, LARGEST)
@@ -75,18 +75,18 @@ class Envi(Format):
             )
             shape = (bands, rows, cols)
             offset = header.read_integer(head, keys, "header offset", 0, 0, 2**62)
-            data = find_data(path, head, offset + nbytes(shape, dtype.str), notes)
+            data = find_data(path, head, offset + count_bytes(shape, dtype.str), notes)
             check_size(data, offset, shape, dtype)
             said = read_facts(keys, bands, notes)
         metadata = said.metadata | {"notes": tuple(notes), "data_file": str(data)}
         stored = Encoding(dtype.name, order, said.scale, said.offset, said.nodata, format=self.name)
-        encoding = with_nodata(stored, metadata, options.nodata)
+        encoding = apply_nodata(stored, metadata, options.nodata)
         laid = tuple(shape[AXES.index(a)] for a in order)
-        return CubeFile(
+        return CubeReader(
             path,
             shape,
             encoding,
-            mapped(data, offset, laid, dtype, order),
+            map_windows(data, offset, laid, dtype, order),
             said.wavelengths,
             said.good_bands,
             metadata,
@@ -115,11 +115,11 @@ class Envi(Format):
 
     def open_writer(
         self, path: Path, like: Described, encoding: Encoding, strip: int | None
-    ) -> AbstractContextManager[Put]:
+    ) -> AbstractContextManager[WriteWindow]:
         keys = make_keys(like, encoding)
         dtype = header.make_type(encoding.dtype, int(keys["byte order"]))
         name_header(path).write_bytes(header.format_header(keys))
-        return mapped_writer(path, b"", like.shape, dtype, encoding.axes)
+        return write_mapped(path, b"", like.shape, dtype, encoding.axes)
 
 
 def find_header(data: Path) -> Path | None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ...cube import Encoding
+from ...cube import Encoding, to_nanometres
 from ...errors import BadFile
-from ..checks import nbytes, size
-from ..metadata import ENVI_KEYS, carried, nanometres
+from ..checks import count_bytes, format_size
+from ..metadata import ENVI_KEYS, carry_metadata
 from ..reader import Described, FileFacts
 from . import header
 
@@ -70,12 +70,12 @@ def find_data(path: Path, head: Path, needed: int, notes: list[str]) -> Path:
 def check_size(
     data: Path, offset: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]
 ) -> None:
-    held, needed = data.stat().st_size, offset + nbytes(shape, dtype.str)
+    held, needed = data.stat().st_size, offset + count_bytes(shape, dtype.str)
     if held >= needed:
         return
     bands, rows, cols = shape
     raise BadFile(
-        f"{data} has {size(held)}, the header needs {size(needed)} "
+        f"{data} has {format_size(held)}, the header needs {format_size(needed)} "
         f"({rows} x {cols} x {bands} x {dtype.name} + offset {offset}); get a fresh copy"
     )
 
@@ -104,11 +104,11 @@ def read_facts(keys: Mapping[str, str], bands: int, notes: list[str]) -> FileFac
     unitless = (units or "").strip().lower() == "index"
     centres = None if numbers("wavelength") is None or unitless else listed("wavelength")
     widths = None if numbers("fwhm") is None or unitless else listed("fwhm")
-    wavelengths = None if centres is None else nanometres(centres, units, notes)
+    wavelengths = None if centres is None else to_nanometres(centres, units, notes)
     if widths is not None and units is None and wavelengths is not None and centres is not None:
         # Without a unit the widths are in that of the wavelengths, however small they are.
         units = "um" if float(centres[0]) != wavelengths[0] else "nm"
-    fwhm = None if widths is None else nanometres(widths, units, notes, "fwhm")
+    fwhm = None if widths is None else to_nanometres(widths, units, notes, "fwhm")
     good = numbers("bbl")
     metadata: dict[str, Any] = {}
     if fwhm is not None:
@@ -169,7 +169,7 @@ def _strip_braces(text: str) -> str:
 
 def make_keys(like: Described, encoding: Encoding) -> dict[str, str]:
     """The keys of the header of an output: what is understood made new, the rest carried over."""
-    meta = carried(like)
+    meta = carry_metadata(like)
     kept: dict[str, str] = dict(meta.get("envi", {}))
     if not kept:  # a GeoTIFF made from an ENVI file holds them in GDAL's domain of that name
         domain = meta.get("tags", {}).get("ENVI", {})
@@ -273,7 +273,7 @@ def _make_spectral_keys(
 
 def find_losses(like: Described) -> set[str]:
     """What this cube says that ENVI's words cannot."""
-    meta = carried(like)
+    meta = carry_metadata(like)
     kept = meta.get("envi", {})
     said = set() if "map info" in kept else {"crs", "transform"} & set(meta)
     keys = header.make_place_keys(meta) if said else {}

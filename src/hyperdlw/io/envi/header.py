@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from ...cube import scale_decimal
 from ...errors import BadFile
-from ..checks import reading
-from ..metadata import scaled
+from ..checks import explain_errors
 
 TYPES = {1: "uint8", 2: "int16", 3: "int32", 4: "float32", 5: "float64"}
 TYPES |= {12: "uint16", 13: "uint32", 14: "int64", 15: "uint64"}
@@ -75,7 +75,7 @@ def parse_header(path: Path, raw: bytes) -> tuple[dict[str, str], list[str]]:
 
 def load_header(path: Path) -> tuple[dict[str, str], list[str]]:
     """Keys and values of a header file."""
-    with reading(path):
+    with explain_errors(path):
         if path.stat().st_size > LONGEST:
             raise BadFile(f"{path} is over {LONGEST // 2**20} MB long, so it is no ENVI header")
         return parse_header(path, path.read_bytes())
@@ -111,7 +111,7 @@ def read_integer(
 def read_number(text: str) -> float:
     """A number of a header, NaN for what is none."""
     try:
-        return scaled(text.strip().strip("{}"), 0)
+        return scale_decimal(text.strip().strip("{}"), 0)
     except (ValueError, ArithmeticError):
         return math.nan
 
