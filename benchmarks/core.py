@@ -26,7 +26,7 @@ from hyperdlw.networks.dlwnet import DLWnet3d
 from hyperdlw.solver import penalties as prox
 from hyperdlw.solver.solve import Backward, Problem, solve
 from hyperdlw.train.loss import add_gradients
-from hyperdlw.weights.sources import FLOOR
+from hyperdlw.weights import FLOOR
 
 SOURCES = ("nn", "tv", "tvs")
 Row = tuple[str, str, str, str, str]

@@ -16,7 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import hyperdlw
 from hyperdlw.pipeline.run import DEFAULT_MODEL
-from hyperdlw.weights.sources import DEFAULT
+from hyperdlw.weights import DEFAULT
 
 
 def main() -> None:

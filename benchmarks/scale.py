@@ -53,7 +53,7 @@ def cost(sides: list[int], bands: int, model: str, weights: str) -> None:
     from hyperdlw import io
     from hyperdlw.pipeline import in_strips as large
     from hyperdlw.pipeline.run import denoise
-    from hyperdlw.weights.sources import resolve
+    from hyperdlw.weights import resolve
 
     print(f"{model}, weights {weights}, {bands} bands\n")
     print("| side | whole, s | ns per voxel | tiles | in tiles, s | ns per voxel |")

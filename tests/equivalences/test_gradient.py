@@ -19,7 +19,7 @@ from hyperdlw.solver import data_terms as fidelity
 from hyperdlw.solver import penalties as prox
 from hyperdlw.solver.solve import Backward, Problem, Schedule, Solution, solve, start, step
 from hyperdlw.train.loss import bilevel_loss
-from hyperdlw.weights.sources import softmax_weights
+from hyperdlw.weights import softmax_weights
 
 MODELS = ["nn", "tv", "tvs"]
 SHAPE = (3, 4, 5)

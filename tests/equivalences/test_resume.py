@@ -28,7 +28,7 @@ from hyperdlw.pipeline.journal import (
 )
 from hyperdlw.pipeline.products import Outputs, denoise_file
 from hyperdlw.testbed import scenes
-from hyperdlw.weights.sources import Net, resolve
+from hyperdlw.weights import Net, resolve
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from hyperdlw.solver.solve import Model, Problem, Schedule, Term, Whole, solve
 from hyperdlw.solver.strip_pieces import Setting, staged
 from hyperdlw.solver.strip_solver import Solver
 from hyperdlw.testbed import noise, scenes
-from hyperdlw.weights.sources import Net, resolve
+from hyperdlw.weights import Net, resolve
 
 
 @pytest.fixture(scope="module")

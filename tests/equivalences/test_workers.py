@@ -22,7 +22,7 @@ from hyperdlw.pipeline import in_strips as large
 from hyperdlw.pipeline.products import Outputs, denoise_file
 from hyperdlw.pipeline.workers import Dask, executor
 from hyperdlw.testbed import scenes
-from hyperdlw.weights.sources import resolve
+from hyperdlw.weights import resolve
 
 pytest.importorskip("distributed")
 pytest.importorskip("zarr")

@@ -29,7 +29,7 @@ from hyperdlw.pipeline.journal import folder_of
 from hyperdlw.pipeline.products import Outputs, denoise_file
 from hyperdlw.solver.solve import Schedule
 from hyperdlw.testbed import scenes
-from hyperdlw.weights.sources import resolve
+from hyperdlw.weights import resolve
 
 MANY = int(os.environ.get("HYPERDLW_FUZZ", "0"))
 fuzz = settings(

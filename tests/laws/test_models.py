@@ -14,7 +14,7 @@ from hyperdlw.errors import BadOption
 from hyperdlw.pipeline.prepare import prepare
 from hyperdlw.solver.solve import Problem, solve
 from hyperdlw.testbed import noise, scenes
-from hyperdlw.weights.sources import resolve
+from hyperdlw.weights import resolve
 
 COMPLEX = ["lrtv", "e3dtv", "lrtfdfr", "ctv", "svtv"]
 VERSIONS = [(m, False) for m in ("nn", "tv", "tvs", *COMPLEX)] + [(m, True) for m in COMPLEX]

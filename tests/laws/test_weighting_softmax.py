@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hyperdlw.weights.sources import FLOOR, softmax_weights
+from hyperdlw.weights import FLOOR, softmax_weights
 
 SHAPES = [(3, 4, 5), (2, 3, 4, 5), (1, 1, 1), (2, 2, 1, 6, 1)]
 every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -11,18 +11,20 @@ from hyperdlw.networks import files as store
 from hyperdlw.networks.dlwnet import DLWnet2d, DLWnet3d
 from hyperdlw.pipeline.run import denoise, predict_weights
 from hyperdlw.testbed import noise, scenes
-from hyperdlw.weights import sources as weighting
-from hyperdlw.weights.sources import (
-    FORMULAS,
+from hyperdlw.weights import (
     Given,
     Net,
     Oracle,
+    Precision,
     Product,
-    noise_level,
+    Uniform,
+    estimate_noise_level,
+    list_formulas,
     predict_logits,
     resolve,
     softmax_weights,
 )
+from hyperdlw.weights import registry as weighting
 
 SHAPE = (7, 18, 22)
 
@@ -42,13 +44,13 @@ def net() -> DLWnet3d:
 def sources(dirty: noise.Noisy, net: DLWnet3d) -> dict[str, object]:
     mask = torch.rand(SHAPE, generator=torch.Generator().manual_seed(0)) > 0.3
     return {
-        **FORMULAS,
+        **{name: entry.build() for name, entry in list_formulas().items()},
         "oracle": Oracle(dirty.truth),
         "given": Given(mask.float()),
         "plane": Given(mask[0].float()),
         "net": Net(net, "random"),
-        "product": Product((FORMULAS["precision"], Given(mask.float()), Net(net, "random"))),
-        "squared": Product((FORMULAS["precision"],) * 8),
+        "product": Product((Precision(), Given(mask.float()), Net(net, "random"))),
+        "squared": Product((Precision(),) * 8),
     }
 
 
@@ -90,7 +92,7 @@ def test_noise_level_sees_the_noise_and_not_the_image():
     clean = torch.from_numpy(scenes.synthetic(5, 64, 64, rng=np.random.default_rng(0)).data)
     sigma = torch.tensor([0.05, 0.1, 0.15, 0.2, 0.3])
     y = clean + sigma[:, None, None] * torch.randn(clean.shape, generator=torch.Generator())
-    level = noise_level(y, torch.ones(y.shape, dtype=torch.bool))
+    level = estimate_noise_level(y, torch.ones(y.shape, dtype=torch.bool))
     assert bool(((level / sigma - 1).abs() < 0.25).all())
 
 
@@ -146,10 +148,10 @@ def test_oracle_of_another_shape(dirty):
 def test_product_is_commutative_and_scale_free(dirty, net):
     y, valid = torch.from_numpy(dirty.y), torch.ones(SHAPE, dtype=torch.bool)
     mask = torch.rand(SHAPE, generator=torch.Generator().manual_seed(3)) + 0.1
-    a = Product((FORMULAS["precision"], Given(mask)))(y, valid)
-    b = Product((Given(mask * 1e3), FORMULAS["precision"]))(y, valid)
+    a = Product((Precision(), Given(mask)))(y, valid)
+    b = Product((Given(mask * 1e3), Precision()))(y, valid)
     torch.testing.assert_close(a, b, rtol=1e-5, atol=0)
-    alone = Product((FORMULAS["uniform"], Net(net, "n")))(y, valid)
+    alone = Product((Uniform(), Net(net, "n")))(y, valid)
     torch.testing.assert_close(alone, Net(net, "n")(y, valid), rtol=2e-4, atol=2e-4)
 
 

@@ -14,7 +14,7 @@ from hyperdlw import models
 from hyperdlw.networks import files as store
 from hyperdlw.solver.solve import Problem, solve
 from hyperdlw.train.loss import bilevel_loss
-from hyperdlw.weights.sources import softmax_weights
+from hyperdlw.weights import softmax_weights
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 GOLDEN = SHARED / "golden" / "hyperdlw"

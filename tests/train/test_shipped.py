@@ -13,7 +13,7 @@ from hyperdlw.solver.solve import Problem, solve
 from hyperdlw.testbed import noise, scenes
 from hyperdlw.testbed.metrics import psnr
 from hyperdlw.train.recipe import Recipe
-from hyperdlw.weights.sources import softmax_weights
+from hyperdlw.weights import softmax_weights
 
 
 @pytest.fixture(params=store.list_networks())

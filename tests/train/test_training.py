@@ -27,7 +27,7 @@ from hyperdlw.train.loop import Training, TrainingStopped, train
 from hyperdlw.train.loss import bilevel_loss, restored
 from hyperdlw.train.patches import Patches
 from hyperdlw.train.recipe import Recipe
-from hyperdlw.weights.sources import softmax_weights
+from hyperdlw.weights import softmax_weights
 
 TINY = Recipe(
     "tiny", ("nn", "tv"), filters=4, patch=8, batch=3, steps=6, warmup=2, validate=3, rate=0.01

@@ -105,11 +105,12 @@ def test_choices_are_the_registries(client, session):
     session.lister.found = None
     from hyperdlw import models
     from hyperdlw.networks import files as store
-    from hyperdlw.weights.sources import FORMULAS
+    from hyperdlw.weights import list_formulas
 
     found = client.get("api/choices").json()
     assert set(found["models"]) == set(models.registry())
-    assert set(FORMULAS) <= set(found["weights"]) <= set(FORMULAS) | set(store.list_networks())
+    formulas = set(list_formulas())
+    assert formulas <= set(found["weights"]) <= formulas | set(store.list_networks())
     assert found["weight"] in found["weights"]
     assert "colour-T" not in found["weights"]
     assert "colour-T" in list_choices(3)["weights"]

@@ -9,16 +9,12 @@ from ..models import denoisers
 from ..models import published as rivals
 from ..networks import SERT, DLWnet2d, DLWnet3d, SkipNet
 from ..networks import files as store
-from ..weights import Net, Product, Source
+from ..weights import Source
 
 
 def of_source(source: Source) -> int:
     """Parameters of the networks behind a weight source."""
-    if isinstance(source, Product):
-        return sum(of_source(s) for s in source.sources)
-    if isinstance(source, Net):
-        return sum(p.numel() for p in source.net.parameters())
-    return 0
+    return sum(p.numel() for net in source.modules for p in net.parameters())
 
 
 def of_model(name: str, bands: int, denoiser: str | None = None) -> int:

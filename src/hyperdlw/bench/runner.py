@@ -23,7 +23,7 @@ from ..models import published as rivals
 from ..networks import files as store
 from ..solver import Model, Problem, solve
 from ..testbed import Noisy, Truth, noise, psnr, scores
-from ..weights import Net, Source, resolve, wants_original
+from ..weights import Net, Source, resolve
 from . import parameters
 from .cases import Case, Files, Scene
 from .tables import REFERENCE, Row, Table
@@ -284,7 +284,7 @@ class Restorer:
     def _solve(
         self, case: Case, source: Source, w: torch.Tensor, before: Spent
     ) -> tuple[torch.Tensor, dict[str, Any]]:
-        y, original = self.y, wants_original(source)
+        y, original = self.y, source.wants_original
         denoiser = self.files.denoiser if models.find(case.model).takes_denoiser else None
         clock = Clock()
 

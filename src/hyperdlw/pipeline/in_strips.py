@@ -31,7 +31,7 @@ from .. import __version__
 from ..cube import BandRange, Cube
 from ..errors import BadOption
 from ..solver import DiskArray, Residuals, Setting, Solver, Whole, solve, staged
-from ..weights import Given, Net, Uniform, follows_noise, noise_level
+from ..weights import Uniform
 from .job import ALL, Band, InMemory, Job, Options, Reader, Run
 from .journal import Executor, Serial, Watch, Work, key_of, workplace
 from .plan import Plan, ramp
@@ -73,10 +73,9 @@ def look_at_band(job: Job, good: NDArray[np.bool_], b: int) -> dict[str, Any]:
     unit = limits.to_unit(band.data)
     known = unit[ok]
     middle = np.median(known)
-    level = noise_level(torch.from_numpy(np.where(ok, unit, middle)), torch.from_numpy(ok))
     lo, hi = float(limits.lo[0]), float(limits.hi[0])
     mean = float(known.mean(dtype=np.float64))
-    return asdict(Band(count, "", lo, hi, float(middle), mean, float(level[0])))
+    return asdict(Band(count, "", lo, hi, float(middle), mean))
 
 
 def scale_band(job: Job, b: int) -> None:
@@ -123,7 +122,7 @@ def settle(run: Run) -> dict[str, Any] | None:
             p.y,
             p.w,
             job.schedule,
-            follows_noise=follows_noise(options.source),
+            follows_noise=options.source.follows_noise,
         )
         return {"rank": rank, "strength": choice.strength, "choice": choice.as_dict()}
 
@@ -222,7 +221,7 @@ def denoise_large(
         "plan": asdict(plan),
         "options": {**asdict(replace(options, source=Uniform())), "weights": options.source.name},
         "networks": options.networks,
-        "given": _digests(options),
+        "given": options.source.digest,
         "versions": [__version__, torch.__version__],
     }
     with workplace(folder, key_of(facts), plan.disk) as journal:
@@ -314,7 +313,7 @@ def plan_for(
     rank = options.rank if isinstance(options.rank, int) else None
     model = options.build(shape, rank=rank)
     model = replace(model, schedule=chosen_schedule(options.schedule, model.schedule))
-    network = any(isinstance(s, Net) for s in options.parts)
+    network = bool(options.source.modules)
     return make_plan(shape, model, memory, network=network, tile=tile, force=force)
 
 
@@ -332,12 +331,4 @@ def identity_of(source: Any) -> list[Any]:
         source.shape,
         asdict(source.encoding),
         digest.hexdigest(),
-    ]
-
-
-def _digests(options: Options) -> list[str]:
-    return [
-        hashlib.sha256(np.ascontiguousarray(s.values.numpy()).tobytes()).hexdigest()
-        for s in options.parts
-        if isinstance(s, Given)
     ]

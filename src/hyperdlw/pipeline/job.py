@@ -16,11 +16,11 @@ from .. import models
 from ..cube import BandRange, Cube
 from ..models import denoisers
 from ..solver import DiskArray, Model, Problem, Schedule
-from ..weights import Product, Source, wants_original
+from ..weights import Source
 from .journal import Work
 from .plan import Plan
 from .prepare import Range
-from .run import ScheduleName, Strength, chosen_schedule, denoiser_network, networks_of
+from .run import ScheduleName, Strength, chosen_schedule, denoiser_network
 
 ALL = slice(None)
 
@@ -79,12 +79,7 @@ class Options:
 
     @property
     def original(self) -> bool:
-        return wants_original(self.source)
-
-    @property
-    def parts(self) -> tuple[Source, ...]:
-        """The sources that multiply."""
-        return self.source.sources if isinstance(self.source, Product) else (self.source,)
+        return self.source.wants_original
 
     def build(self, shape: Sequence[int], strength: float = 1.0, rank: int | None = None) -> Model:
         return models.build(
@@ -100,7 +95,7 @@ class Options:
     def networks(self) -> dict[str, str]:
         """Every network at work, with its hash."""
         shipped = "eigen" if models.find(self.model).takes_denoiser else None
-        return networks_of(self.source) | denoiser_network(self.denoiser or shipped)
+        return self.source.networks | denoiser_network(self.denoiser or shipped)
 
 
 @dataclass(frozen=True)
@@ -113,7 +108,6 @@ class Band:
     hi: float = 1.0
     median: float = 0.0
     mean: float = 0.0
-    level: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +146,11 @@ class Job:
     def limits(self) -> BandRange:
         lo, hi = ([getattr(b, name) for b in self.bands] for name in ("lo", "hi"))
         return BandRange(np.array(lo, np.float32), np.array(hi, np.float32))
+
+    @property
+    def measured(self) -> int:
+        """Measured voxels of the bands in use."""
+        return sum(b.count for b in self.bands)
 
     @property
     def means(self) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ from ..models import defaults, denoisers
 from ..models import published as rivals
 from ..solver import Model, Problem, Schedule, Solution, State, solve
 from ..testbed import Truth
-from ..weights import DEFAULT, Product, Source, Spec, follows_noise, resolve, wants_original
+from ..weights import DEFAULT, Source, Spec, resolve
 from .prepare import Prepared, Range, prepare, put_back
 from .rank import estimate_rank
 from .strength import Choice, choose
@@ -139,7 +139,7 @@ def denoise(
             strength or schedule.
         weights: where the weights come from: a network ("N+T+TS"), "uniform", "precision",
             "robust", "mixture", a file, an array, or a product of these (see
-            :func:`hyperdlw.weights.sources.resolve`); or "original": no weights, and the published version
+            :func:`hyperdlw.weights.resolve`); or "original": no weights, and the published version
             of the model with its own data term.
         strength: 1 is the published setting; larger is smoother. "auto" takes the one with the
             smallest estimated risk (see :mod:`hyperdlw.pipeline.strength`); the report holds the curve.
@@ -198,8 +198,8 @@ def denoise(
         if cut.tiled:
             return large.denoise_cube(cube, options, cut)
     ready = prepare(cube, range)
-    source = on_bands(source, ready.use)
-    original = wants_original(source)
+    source = source.on_bands(ready.use)
+    original = source.wants_original
     entry = models.find(model, original=original, rank=rank, denoiser=denoiser)
     t0 = time.perf_counter()
     w = source(ready.y, ready.valid)
@@ -243,7 +243,7 @@ def denoise(
         rank=built.rank,
         strength=strength,
         weights=source.name,
-        networks=networks_of(source)
+        networks=source.networks
         | denoiser_network(denoiser or ("eigen" if entry.takes_denoiser else None)),
         schedule=asdict(plan),
         shape=cube.shape,
@@ -284,7 +284,7 @@ def _choose(
         ready.y,
         w,
         lambda m: chosen_schedule(schedule, m.schedule),
-        follows_noise=follows_noise(source),
+        follows_noise=source.follows_noise,
     )
 
 
@@ -298,7 +298,7 @@ def predict_weights(
     """The weight map of a cube alone (0 on invalid voxels and unused bands), shape of the cube."""
     cube = make_cube(cube)
     ready = prepare(cube, range)
-    source = on_bands(resolve(weights, truth), ready.use)
+    source = resolve(weights, truth).on_bands(ready.use)
     if source.rounds > 1:
         raise BadOption(
             f"the weights '{source.name}' need a restored image; use denoise and take result.weights"
@@ -319,40 +319,7 @@ def chosen_schedule(wanted: ScheduleName | Schedule, paper: Schedule) -> Schedul
     raise BadOption(f"schedule must be 'paper' or 'converged', not '{wanted}'")
 
 
-def on_bands(source: Source, use: NDArray[np.bool_]) -> Source:
-    """Cut arrays and truths that cover the whole cube to the bands in use."""
-    from ..weights import Given, Oracle
-
-    if use.all():
-        return source
-    if isinstance(source, Product):
-        return Product(tuple(on_bands(s, use) for s in source.sources))
-    if (
-        isinstance(source, Given)
-        and source.values.dim() == 3
-        and source.values.shape[0] == len(use)
-    ):
-        return replace(source, values=source.values[torch.from_numpy(use)])
-    if isinstance(source, Oracle):
-        t = source.truth
-        cut = {k: np.broadcast_to(v, t.impulse.shape)[use] for k, v in vars(t).items()}
-        return replace(source, truth=Truth(**cut))
-    return source
-
-
 def denoiser_network(denoiser: denoisers.Spec | None) -> dict[str, str]:
     """Name and SHA-256 of the network behind a denoiser, if there is one."""
     sha256 = "" if denoiser is None else denoisers.trained(denoiser)[1]
     return {str(denoiser): sha256} if sha256 else {}
-
-
-def networks_of(source: Source) -> dict[str, str]:
-    """The networks behind the weights, by name, with their hashes."""
-    from ..weights import Net
-
-    if isinstance(source, Product):
-        found: dict[str, str] = {}
-        for s in source.sources:
-            found |= networks_of(s)
-        return found
-    return {source.name: source.sha256} if isinstance(source, Net) else {}

@@ -10,87 +10,63 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import BadInput, BadOption
+from ..errors import BadOption
 from ..solver import DiskArray
-from ..weights import (
-    FLOOR,
-    Given,
-    Mixture,
-    Net,
-    Precision,
-    Robust,
-    Source,
-    Uniform,
-    precision_of,
-    predict_logits,
-    rescaled,
-    scale_of,
-    total,
-)
+from ..weights import FLOOR, Source, find_scale, rescale_weights, sum_weights
 from .job import Job, Run
-from .run import on_bands
 
 
 @dataclass(frozen=True)
 class Factor:
-    """Weights of one source: from logits or raw numbers in a file, or from a number per band.
+    """Weights of one source from the numbers in a file.
 
-    softmax: exp(logit - top) scale + FLOOR; else max(raw scale, FLOOR), as for a cube in memory.
+    Logits: exp(logit - top) scale + FLOOR; else max(raw scale, FLOOR), as for a cube in memory.
     """
 
+    file: DiskArray
     scale: float
-    file: DiskArray | None = None
-    values: Tensor | None = None
-    softmax: bool = False
+    logits: bool = False
     top: float = 0.0
 
-    def read(self, rows: slice, like: Tensor) -> Tensor:
-        if self.file is None:
-            assert self.values is not None
-            return rescaled(self.values[:, None, None].clone(), self.scale).expand_as(like)
+    def read(self, rows: slice) -> Tensor:
         held = self.file.read(rows)
-        if self.softmax:
+        if self.logits:
             return held.sub_(self.top).exp_().mul_(self.scale).add_(FLOOR)
-        return rescaled(held, self.scale)
+        return rescale_weights(held, self.scale)
 
 
-def logits_strip(job: Job, net: Any, out: DiskArray, i: int) -> list[float]:
-    """Logits of a strip; their largest over the measured voxels, and the sum of exponentials."""
-    rows, radius = job.plan.window(i, 0).own, net.radius
-    top = max(0, rows.start - radius)
-    y, valid = job.filled(slice(top, rows.stop + radius))
-    cut = slice(rows.start - top, rows.stop - top)
-    logits, valid = predict_logits(net, y)[:, cut], valid[:, cut]
-    out.write(rows, logits)
-    known = logits[valid]
+def raw_strip(job: Job, source: Source, out: DiskArray, i: int) -> list[float]:
+    """Numbers of a source on a strip; for logits the largest one and the sum of exponentials, else 0
+    and the sum, over the measured voxels."""
+    own = job.plan.window(i, 0).own
+    top = max(0, own.start - source.reach)
+    rows = slice(top, min(own.stop + source.reach, job.plan.shape[1]))
+    y, valid = job.filled(rows)
+    x = None if job.result is None else job.result.read(rows)
+    cut = slice(own.start - top, own.stop - top)
+    raw = source.on_rows(rows).raw(y, valid, x).expand_as(y)[:, cut]
+    out.write(own, raw)
+    known = raw[valid[:, cut]]
+    if not source.logits:
+        return [0.0, sum_weights(known)]
     if not len(known):
         return [-1e30, 0.0]
     most = known.max()
-    return [float(most), float(torch.exp(known - most).sum(dtype=torch.float64))]
+    return [float(most), sum_weights(torch.exp(known - most))]
 
 
-def raw_band(job: Job, source: Any, out: DiskArray, b: int) -> float:
-    """Weights of a band, before they are scaled, from the residual of the image so far."""
+def raw_band(job: Job, source: Source, out: DiskArray, b: int) -> list[float]:
+    """The same for a band."""
     y, valid = job.band(b)
-    raw = source.raw(y, valid, torch.from_numpy(job.restored(b)))
+    x = None if job.result is None else torch.from_numpy(job.restored(b))
+    raw = source.raw(y, valid, x).expand_as(y)
     out.write_band(b, raw[0])
-    return total(raw[valid])
-
-
-def given_strip(job: Job, values: Tensor, out: DiskArray, i: int) -> float:
-    rows = job.plan.window(i, 0).own
-    valid = ~job.y.read(rows).isnan()
-    part = values[:, rows].float().expand_as(valid)
-    if not bool(torch.isfinite(part).all()) or bool((part < 0).any()):
-        raise BadInput("the given weights must be finite and not negative")
-    out.write(rows, part)
-    return total(part[valid])
+    return [0.0, sum_weights(raw[valid])]
 
 
 def weights_strip(
@@ -99,13 +75,13 @@ def weights_strip(
     """The product of the factors on a strip, 0 where nothing was measured; returns its sum."""
     rows = job.plan.window(i, 0).own
     y = job.y.read(rows)
-    w = math.prod((f.read(rows, y) for f in factors[1:]), start=factors[0].read(rows, y))
+    w = math.prod((f.read(rows) for f in factors[1:]), start=factors[0].read(rows))
     if scale is not None:
-        w = rescaled(w, scale)
+        w = rescale_weights(w, scale)
     w = torch.where(y.isnan(), torch.zeros_like(w), w)
     if out is not None:
         out.write(rows, w)
-    return total(w)
+    return sum_weights(w)
 
 
 def weigh(run: Run) -> None:
@@ -113,51 +89,31 @@ def weigh(run: Run) -> None:
     job = run.job
     use = np.zeros(job.stored, bool)
     use[list(job.use)] = True
-    parts = [on_bands(part, use) for part in job.options.parts]
-    factors = [_factor(run, j, part) for j, part in enumerate(parts)]
+    source = job.options.source.on_bands(use)
+    source.check_shape(job.plan.shape)
+    factors = [_factor(run, j, part) for j, part in enumerate(source.factors)]
     scale = None
     strips = job.plan.strips
-    if len(parts) > 1:
-        count = sum(b.count for b in job.bands)
+    if len(factors) > 1:
         sums = run.work.map("product", partial(weights_strip, job, factors, None, None), strips)
-        scale = scale_of(count, sum(sums))
+        scale = find_scale(job.measured, sum(sums))
     w = partial(weights_strip, job, factors, scale, job.w)
     run.work.map("weights", w, strips, [job.w])
     for f in factors:
-        if f.file is not None:
-            f.file.path.unlink(missing_ok=True)
+        f.file.path.unlink(missing_ok=True)
 
 
 def _factor(run: Run, j: int, part: Source) -> Factor:
     """The weights of one source up to their constants."""
-    job, strips = run.job, run.job.plan.strips
-    out, stage = job.array(f"factor{j}"), f"weights {j + 1}: {part.name}"
-    count = sum(b.count for b in job.bands)
-    if isinstance(part, Net):
-        found = run.work.map(stage, partial(logits_strip, job, part.net, out), strips, [out])
-        top = max(m for m, _ in found)
-        share = sum(s * math.exp(m - top) for m, s in found)
-        return Factor(count / share, out, softmax=True, top=top)
-    if isinstance(part, Given):
-        values = part.values if part.values.dim() == 3 else part.values.unsqueeze(0)
-        if values.shape[1:] != job.plan.shape[1:] or values.shape[0] not in (1, len(job.use)):
-            raise BadInput(
-                f"the weights have (band, row, col) shape {tuple(values.shape)}, "
-                f"the image {job.plan.shape}"
-            )
-        sums = run.work.map(stage, partial(given_strip, job, values, out), strips, [out])
-        if not sum(sums) > 0:
-            raise BadInput(
-                "the given weights are 0 on every valid voxel, so there is nothing to fit"
-            )
-        return Factor(scale_of(count, sum(sums)), out)
-    if isinstance(part, Robust | Mixture) and run.work.round:
-        sums = run.work.map(stage, partial(raw_band, job, part, out), range(len(job.use)), [out])
-        return Factor(scale_of(count, sum(sums)), out)
-    if isinstance(part, Uniform | Precision | Robust | Mixture):
-        level = torch.tensor([1.0 if isinstance(part, Uniform) else b.level for b in job.bands])
-        each = precision_of(level)
-        counts = [b.count for b in job.bands]
-        sum_ = sum(n * float(v) for n, v in zip(counts, each, strict=True))
-        return Factor(scale_of(count, sum_), values=each)
-    raise BadOption(f"the weights '{part.name}' need the whole cube in memory; raise --memory")
+    job, by_band = run.job, part.sees == "band"
+    if part.sees == "image":
+        raise BadOption(f"the weights '{part.name}' need the whole cube in memory; raise --memory")
+    out = job.array(f"factor{j}")
+    work = partial(raw_band if by_band else raw_strip, job, part, out)
+    items = range(len(job.use)) if by_band else job.plan.strips
+    found = run.work.map(f"weights {j + 1}: {part.name}", work, items, [out])
+    top = max(m for m, _ in found)
+    total = sum(s * math.exp(m - top) for m, s in found)
+    if part.logits:
+        return Factor(out, job.measured / total, True, top)
+    return Factor(out, part.scale(job.measured, total))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import BadInput
 from ..testbed import Truth
-from .normalise import normalised
+from .source import Sees, Source
 
 
-def noise_level(y: Tensor, valid: Tensor) -> Tensor:
+def estimate_noise_level(y: Tensor, valid: Tensor) -> Tensor:
     """Robust standard deviation of the noise of every band, shape (band,).
 
     Median absolute value of mixed second differences y_ij - y_i+1,j - y_i,j+1 + y_i+1,j+1, which
@@ -38,17 +41,15 @@ def noise_level(y: Tensor, valid: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(Source):
     """w = 1: the ablation of the paper."""
 
     name: str = "uniform"
-    rounds: int = 1
+    follows_noise: bool = False
+    sees: Sees = "rows"
 
     def raw(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
-        return torch.ones_like(y)
-
-    def __call__(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
-        return normalised(self.raw(y, valid, x), valid)
+        return y.new_ones(1, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -56,32 +57,26 @@ class Original(Uniform):
     """w = 1, and a model's published version in place of the weighted one."""
 
     name: str = "original"
-
-
-def precision_of(level: Tensor) -> Tensor:
-    """1 / sigma^2."""
-    return 1 / level**2
+    wants_original: bool = True
 
 
 @dataclass(frozen=True)
-class Precision:
+class Precision(Source):
     """w = 1 / sigma_b^2 with a robust noise level of every band."""
 
     name: str = "precision"
-    rounds: int = 1
+    follows_noise: bool = False
+    sees: Sees = "band"
 
     def raw(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
-        return precision_of(noise_level(y, valid))[:, None, None].expand_as(y)
-
-    def __call__(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
-        return normalised(self.raw(y, valid, x), valid)
+        return (1 / estimate_noise_level(y, valid) ** 2)[:, None, None]
 
 
 TRUST = 0.4
 """Smallest spread of a residual that is believed, in noise levels of its band."""
 
 
-def _scale(y: Tensor, x: Tensor, valid: Tensor) -> Tensor:
+def _residual_level(y: Tensor, x: Tensor, valid: Tensor) -> Tensor:
     """Robust standard deviation of the residual y - x in every band, shape (band,).
 
     It is at least ``TRUST`` noise levels. Without that limit a band that is fitted closely gets more
@@ -92,11 +87,11 @@ def _scale(y: Tensor, x: Tensor, valid: Tensor) -> Tensor:
         b[ok].abs().median() / 0.6745 if bool(ok.any()) else b.new_tensor(1.0)
         for b, ok in zip(y - x, valid, strict=True)
     ]
-    return torch.maximum(torch.stack(levels), TRUST * noise_level(y, valid))
+    return torch.maximum(torch.stack(levels), TRUST * estimate_noise_level(y, valid))
 
 
 @dataclass(frozen=True)
-class Robust:
+class Robust(Source):
     """Reweighting w = exp(-xi r^2 / s_b^2) / s_b^2, r = y - x, s_b the robust spread of band b.
 
     The first round has no residual and uses the precision; every further one uses the image of the
@@ -106,19 +101,17 @@ class Robust:
     xi: float = 0.1
     rounds: int = 4
     name: str = "robust"
+    sees: Sees = "band"
 
     def raw(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
         if x is None:
             return Precision().raw(y, valid)
-        s = _scale(y, x, valid)[:, None, None]
+        s = _residual_level(y, x, valid)[:, None, None]
         return torch.exp(-self.xi * ((y - x) / s) ** 2) / s**2
-
-    def __call__(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
-        return normalised(self.raw(y, valid, x), valid)
 
 
 @dataclass(frozen=True)
-class Mixture:
+class Mixture(Source):
     """Expected precision under a Gaussian mixture of the residual of every band, fitted by EM.
 
     w = sum_k gamma_k / sigma_k^2, gamma_k the probability that the voxel belongs to component k;
@@ -129,9 +122,7 @@ class Mixture:
     steps: int = 30
     rounds: int = 4
     name: str = "mixture"
-
-    def __call__(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
-        return normalised(self.raw(y, valid, x), valid)
+    sees: Sees = "band"
 
     def raw(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
         if x is None:
@@ -144,9 +135,9 @@ class Mixture:
         square = (y - x) ** 2
         ok = valid.to(y.dtype)
         count = ok.sum((1, 2)).clamp_min(1)
-        least = (TRUST * noise_level(y, valid)) ** 2
+        least = (TRUST * estimate_noise_level(y, valid)) ** 2
         # (component, band): variances one decade apart from the robust spread upwards.
-        spread = _scale(y, x, valid) ** 2
+        spread = _residual_level(y, x, valid) ** 2
         variance = torch.stack([spread * 9.0**k for k in range(self.components)])
         share = torch.full_like(variance, 1 / self.components)
         gamma = torch.empty(0)
@@ -162,7 +153,7 @@ class Mixture:
 
 
 @dataclass(frozen=True)
-class Oracle:
+class Oracle(Source):
     """w = 1 / (sigma^2 + stripe^2) from the true noise, floor on impulses and dead voxels.
 
     For benchmarks only: it shows what knowing the noise alone would bring.
@@ -170,38 +161,73 @@ class Oracle:
 
     truth: Truth
     name: str = "oracle"
-    rounds: int = 1
+    follows_noise: bool = False
+    sees: Sees = "rows"
 
-    def __call__(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
+    def raw(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
+        self.check_shape(y.shape)
         sigma = torch.as_tensor(np.broadcast_to(self.truth.sigma, self.truth.impulse.shape).copy())
         stripe = torch.as_tensor(self.truth.stripe)
         lost = torch.as_tensor(self.truth.impulse | self.truth.dead)
-        if lost.shape != y.shape:
-            raise BadInput(f"the truth has shape {tuple(lost.shape)}, the image {tuple(y.shape)}")
         w = 1 / (sigma**2 + stripe**2).clamp_min(1e-6)
-        return normalised(torch.where(lost, torch.zeros_like(w), w).to(y), valid)
+        return torch.where(lost, torch.zeros_like(w), w).to(y)
+
+    def check_shape(self, shape: Sequence[int]) -> None:
+        known = self.truth.impulse.shape
+        if known != tuple(shape):
+            raise BadInput(f"the truth has shape {known}, the image {tuple(shape)}")
+
+    def on_bands(self, use: NDArray[np.bool_]) -> Source:
+        return self._cut((use,))
+
+    def on_rows(self, rows: slice) -> Source:
+        return self._cut((slice(None), rows))
+
+    def _cut(self, index: tuple[slice | NDArray[np.bool_], ...]) -> Source:
+        shape = self.truth.impulse.shape
+        cut = {k: np.broadcast_to(v, shape)[index] for k, v in vars(self.truth).items()}
+        return replace(self, truth=Truth(**cut))
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class Given(Source):
     """A user's own weights or mask, (band, row, col) or one plane for all bands."""
 
     values: Tensor
     name: str = "given"
-    rounds: int = 1
+    follows_noise: bool = False
+    sees: Sees = "rows"
 
-    def __call__(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
+    def raw(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
+        self.check_shape(y.shape)
         v = self.values.to(y)
-        if v.dim() == 2:
-            v = v.unsqueeze(0)
-        if v.shape[-2:] != y.shape[-2:] or v.shape[0] not in (1, y.shape[0]):
-            raise BadInput(
-                f"the weights have (band, row, col) shape {tuple(v.shape)}, the image {tuple(y.shape)}"
-            )
         if not bool(torch.isfinite(v).all()) or bool((v < 0).any()):
             raise BadInput("the given weights must be finite and not negative")
-        if not bool(((v > 0) & valid).any()):
+        return v if v.dim() == 3 else v.unsqueeze(0)
+
+    def scale(self, count: int, total: float) -> float:
+        if not total > 0:
             raise BadInput(
                 "the given weights are 0 on every valid voxel, so there is nothing to fit"
             )
-        return normalised(v.expand_as(y), valid)
+        return super().scale(count, total)
+
+    def check_shape(self, shape: Sequence[int]) -> None:
+        known = tuple(self.values.shape)
+        bands, rows, cols = shape
+        if known[-2:] != (rows, cols) or known[:-2] not in ((), (1,), (bands,)):
+            raise BadInput(
+                f"the weights have (band, row, col) shape {known}, the image {tuple(shape)}"
+            )
+
+    def on_bands(self, use: NDArray[np.bool_]) -> Source:
+        if self.values.dim() < 3 or self.values.shape[0] != len(use):
+            return self
+        return replace(self, values=self.values[torch.from_numpy(use)])
+
+    def on_rows(self, rows: slice) -> Source:
+        return replace(self, values=self.values[..., rows, :])
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(np.ascontiguousarray(self.values.numpy()).tobytes()).hexdigest()

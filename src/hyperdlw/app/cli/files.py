@@ -199,10 +199,10 @@ def nets(as_json: JsonOption = False) -> None:
     The networks inside the package, and the formulas that need none.
     """
     from ...networks import files as store
-    from ...weights import DEFAULT, FORMULAS
+    from ...weights import DEFAULT, list_formulas
 
     shipped = {name: store.load_network(name) for name in store.list_networks()}
-    formulas = {k: (type(v).__doc__ or "").strip().splitlines()[0] for k, v in FORMULAS.items()}
+    formulas = {name: entry.summary for name, entry in list_formulas().items()}
     if as_json:
         cards = {k: {**v.card, "sha256": v.sha256} for k, v in shipped.items()}
         console.print_json({"networks": cards, "formulas": formulas, "default": DEFAULT})

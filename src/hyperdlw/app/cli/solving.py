@@ -25,7 +25,7 @@ def chosen_source(
     """
     from ...models import denoisers, find, registry
     from ...models import published as rivals
-    from ...weights import resolve, wants_original
+    from ...weights import resolve
 
     if rivals.is_rival(model):
         rivals.check_options(
@@ -40,7 +40,7 @@ def chosen_source(
     if not (strength > 0 and math.isfinite(strength)):
         raise BadOption(f"--strength must be positive (1 is the published setting), not {strength}")
     source = resolve(weights)
-    find(model, original=wants_original(source))
+    find(model, original=source.wants_original)
     return source
 
 
@@ -65,7 +65,6 @@ def solve_cube(
     """Denoise a cube in memory."""
     from ... import models as registered
     from ...pipeline import denoise as run_denoise
-    from ...weights import wants_original
 
     run = partial(
         run_denoise,
@@ -82,7 +81,7 @@ def solve_cube(
     steps = None
     if schedule is ScheduleChoice.paper:
         known = 1.0 if strength == "auto" else strength
-        built = registered.build(model, cube.shape, known, original=wants_original(source))
+        built = registered.build(model, cube.shape, known, original=source.wants_original)
         steps = built.schedule.steps * source.rounds
     with console.progress(steps, silent) as watch:
         return run(weights=source, strength=strength, watch=watch, fill=fill)

@@ -23,7 +23,7 @@ def list_choices(bands: int) -> Choices:
     from ...models import registry
     from ...networks import files as store
     from ...pipeline import DEFAULT_MODEL
-    from ...weights import DEFAULT, FORMULAS
+    from ...weights import DEFAULT, list_formulas
 
     weights = {}
     for name in store.list_networks():
@@ -31,8 +31,7 @@ def list_choices(bands: int) -> Choices:
         if stored.net.channels in (None, bands):
             through = ", ".join(map(str, stored.card.get("sources", []))) or "unknown models"
             weights[name] = f"Network trained through {through}."
-    for name, source in FORMULAS.items():
-        weights[name] = (type(source).__doc__ or "").strip().splitlines()[0]
+    weights |= {name: entry.summary for name, entry in list_formulas().items()}
     models = {name: entry.summary for name, entry in registry().items()}
     return {
         "models": models,

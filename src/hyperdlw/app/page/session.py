@@ -35,18 +35,6 @@ class Absent(DlwError):
     """The thing asked for is not there (yet)."""
 
 
-@dataclass(frozen=True, eq=False)
-class Again:
-    """Weights that were computed before, under the name of their source."""
-
-    values: Tensor
-    name: str
-    rounds: int = 1
-
-    def __call__(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
-        return self.values
-
-
 @dataclass
 class Memory:
     """What the strength slider needs from the last complete run: solver state, source, input."""
@@ -210,7 +198,7 @@ class Session:
 
     def _run(self, job: Job) -> tuple[Result, Memory]:
         from ...pipeline import denoise
-        from ...weights import Net, resolve
+        from ...weights import Known, resolve
 
         wish, memory, last = job.wish, self._memory, self.result
         state: list[State] = []
@@ -229,24 +217,20 @@ class Session:
         if same and last is not None and source.rounds == 1:
             # These weights do not depend on the strength.
             used = last.weights[_used(last)]
-            weights = Again(_tensor(used), source.name)
+            weights = Known(_tensor(used), source)
         job.enter("weights")
         # A network looks at large cubes tile by tile: a place to stop before the first step.
-        hook = (
-            source.net.register_forward_pre_hook(lambda *_: job.enter("weights"))
-            if isinstance(source, Net)
-            else None
-        )
+        hooks = [
+            net.register_forward_pre_hook(lambda *_: job.enter("weights")) for net in source.modules
+        ]
         try:
             strength: Any = wish.strength
             result = denoise(
                 self.cube, model=wish.model, weights=weights, strength=strength, watch=watch
             )
         finally:
-            if hook is not None:
+            for hook in hooks:
                 hook.remove()
-        if isinstance(weights, Again) and last is not None:
-            result = replace(result, report=replace(result.report, networks=last.report.networks))
         kept = state[0] if state and _size(state[0]) <= MOST_KEPT else None
         ready = memory.ready if same and memory is not None else None
         return result, Memory(wish, source, kept, ready)

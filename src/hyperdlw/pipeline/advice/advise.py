@@ -20,7 +20,7 @@ from ...cube import Cube
 from ...errors import DlwError
 from ...networks import files as store
 from ...solver import Problem, solve
-from ...weights import DEFAULT, noise_level, resolve
+from ...weights import DEFAULT, estimate_noise_level, resolve
 from ..prepare import Prepared, Range, prepare
 from ..rank import estimate_rank
 from ..run import DEFAULT_MODEL
@@ -157,7 +157,7 @@ def inspect(ready: Prepared, restored: Tensor) -> tuple[Band, ...]:
     """Noise, impulses, dead and striped lines of the bands in use."""
     y, valid = ready.y.numpy(), ready.valid.numpy()
     residual = np.where(valid, y - restored.numpy(), 0.0)
-    sigma = noise_level(ready.y, ready.valid).numpy()
+    sigma = estimate_noise_level(ready.y, ready.valid).numpy()
     lines: dict[tuple[str, int], NDArray[np.bool_]] = {}
     for axis in (1, 2):
         lines["dead", axis] = dead_lines(y, valid, axis)

@@ -1,0 +1,90 @@
+"""A weight source of somebody else's package works wherever a built-in one does."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from torch import Tensor
+
+from hyperdlw.io import registry
+from hyperdlw.pipeline import plan as tiles
+from hyperdlw.weights import Source
+
+# --- the other package: three sources
+
+
+class Contrast(Source):
+    """Less weight where a voxel differs from the one above it."""
+
+    sees, reach = "rows", 1
+
+    def raw(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
+        return 1 / (1 + 20 * y.diff(dim=-2, prepend=y[:, :1]).abs())
+
+
+class Spread(Source):
+    """One number per band, the inverse of its variance."""
+
+    sees, follows_noise = "band", False
+
+    def raw(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
+        return 1 / y.var((1, 2), keepdim=True)
+
+
+class Ranks(Source):
+    """Sees the whole image, and says nothing of strips."""
+
+    def raw(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
+        return 1 / (0.1 + (y - y.median()).abs())
+
+
+# ---
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch):
+    given = {"contrast": Contrast, "spread": Spread(), "ranks": lambda: Ranks()}
+    points = {
+        name: SimpleNamespace(name=name, value=name, load=lambda made=made: made)
+        for name, made in given.items()
+    }
+    plain = registry.scan_entry_points
+    monkeypatch.setattr(
+        registry,
+        "scan_entry_points",
+        lambda group: points if group == "hyperdlw.weights" else plain(group),
+    )
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """A limit that the little cube does not fit in, as if the process itself took nothing."""
+    for name in ("BASE", "NETWORK", "RESERVE"):
+        monkeypatch.setattr(tiles, name, 0)
+    return "--memory", "150K"
+
+
+def test_they_are_listed(hyperdlw):
+    listed = json.loads(hyperdlw("nets", "--json").out)["formulas"]
+    assert listed["contrast"].startswith("Less weight where")
+    assert listed["spread"].startswith("One number per band")
+
+
+@pytest.mark.parametrize("weights", ["contrast", "spread", "contrast*spread", "N+T+TS*contrast"])
+def test_whole_and_strips_agree(hyperdlw, tmp_path, noisy, small, weights):
+    whole = hyperdlw("denoise", noisy, tmp_path / "a.npy", "-m", "nn", "-w", weights)
+    parts = hyperdlw("denoise", noisy, tmp_path / "b.npy", "-m", "nn", "-w", weights, *small)
+    assert (whole.code, parts.code) == (0, 0), parts.err
+    assert "plan: " in parts.err
+    a, b = np.load(tmp_path / "a.npy"), np.load(tmp_path / "b.npy")
+    assert np.abs(a - b).max() <= 1e-5 * np.abs(a).max()
+
+
+def test_a_source_that_says_nothing_of_strips(hyperdlw, tmp_path, noisy, small):
+    assert hyperdlw("denoise", noisy, tmp_path / "a.npy", "-m", "nn", "-w", "ranks").code == 0
+    ran = hyperdlw("denoise", noisy, tmp_path / "b.npy", "-m", "nn", "-w", "ranks", *small)
+    assert ran.code == 2
+    assert "'ranks' need the whole cube in memory" in ran.err

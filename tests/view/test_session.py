@@ -1,0 +1,30 @@
+"""The session behind the page, without a server."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hyperdlw.app.page.job import Wish
+from hyperdlw.app.page.session import Session
+from hyperdlw.cube import Cube
+from hyperdlw.testbed import scenes
+
+
+@pytest.mark.parametrize("weights", ["uniform", "N+T+TS"])
+def test_a_second_automatic_run_finds_the_same_strength(weights):
+    """Weights that are kept from the first run have the properties of their source."""
+    rng = np.random.default_rng(1)
+    clean = scenes.synthetic(6, 24, 20, rng=rng).data
+    noisy = clean + 0.1 * rng.standard_normal(clean.shape).astype(np.float32)
+    session = Session(Cube.from_array(noisy), "noisy.npy")
+    found = []
+    for _ in range(2):
+        job = session.start(Wish("tv", weights, "auto"))
+        job.thread.join(120)
+        assert job.progress == "done", job.message
+        found.append(session.result.report)
+    session.close()
+    assert found[0].strength == found[1].strength
+    assert found[0].choice == found[1].choice
+    assert found[0].networks == found[1].networks
