@@ -2,7 +2,7 @@
 
 python examples/own_model.py
 
-To have it in the command line as well, give it an entry point: see the guide "Add a model".
+To have it in the command line as well, give it an entry point: see the page "Add your own".
 """
 
 import numpy as np

@@ -1,6 +1,7 @@
 """Code blocks of Markdown pages, and how they are run.
 
-A fence names its language: ``python`` and ``sh`` run, ``text`` is output, ``toml`` is a file. A comment
+A fence names its language: ``python`` and ``sh`` run, ``text`` is output, ``toml`` is a file. In ``sh``
+blocks ``hyperdlw``, ``python FILE`` and ``pytest FILE`` run, all in this process. A comment
 in the line before it may say
 
     <!-- file: name -->        write the block to this file instead of running it
@@ -12,6 +13,7 @@ All blocks of a page run in one folder, in order; Python blocks share their name
 
 from __future__ import annotations
 
+import inspect
 import re
 import runpy
 import shlex
@@ -23,6 +25,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from hyperdlw.app.cli import main as cli
+from hyperdlw.io import scan_entry_points
 
 FENCE = re.compile(
     r"(?:^<!-- (?P<what>file|not run|needs): (?P<value>[^\n]+?) -->\n)?"
@@ -70,13 +73,18 @@ def commands(text: str) -> list[list[str]]:
     return found
 
 
+def runs(block: Block) -> bool:
+    """Whether a block does something."""
+    return block.what != "not run" and block.language != "text"
+
+
 def run_page(page: Path, folder: Path) -> int:
     """Run the blocks of a page in the current folder; returns how many ran."""
     names: dict[str, Any] = {"__name__": "__main__"}
     count = 0
     for block in blocks(page):
         where = f"{page.name}:{block.line}"
-        if block.what == "not run" or block.language == "text":
+        if not runs(block):
             continue
         if block.what == "needs" and not knows(block.value):
             continue
@@ -102,14 +110,28 @@ def knows(word: str) -> bool:
 
 
 def run(words: list[str], where: str) -> None:
-    """One command: ``hyperdlw`` or ``python FILE``; others cannot be run here and need the comment."""
+    """One command; others than those named above cannot be run here and need the comment."""
     if words[0] == "hyperdlw":
         code = cli.run(words[1:])
         assert code == 0, f"{where}: {shlex.join(words)} ends with {code}"
     elif words[0] == "python" and words[1].endswith(".py"):
         runpy.run_path(words[1], run_name="__main__")
+    elif words[0] == "pytest" and words[1].endswith(".py"):
+        run_tests(Path(words[1]))
     else:
         raise AssertionError(f"{where}: '{words[0]}' cannot be run; add <!-- not run: why -->")
+
+
+def run_tests(file: Path) -> None:
+    """The tests of a file; ``tmp_path`` is the only fixture."""
+    tests = [(n, f) for n, f in runpy.run_path(str(file)).items() if n.startswith("test_")]
+    assert tests, f"{file} has no test"
+    for name, test in tests:
+        given = {}
+        if "tmp_path" in inspect.signature(test).parameters:
+            given["tmp_path"] = Path(f"{file.stem}.{name}").absolute()
+            given["tmp_path"].mkdir()
+        test(**given)
 
 
 def install(folder: Path, pyproject: str) -> None:
@@ -122,3 +144,4 @@ def install(folder: Path, pyproject: str) -> None:
     for group, points in project["entry-points"].items():
         lines += [f"[{group}]", *(f"{name} = {where}" for name, where in points.items())]
     (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    scan_entry_points.cache_clear()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
@@ -12,13 +14,14 @@ from rich.console import Console
 
 from hyperdlw import save_cube
 from hyperdlw.bench import demo
+from hyperdlw.io import scan_entry_points
 from hyperdlw.testbed import scenes
 
 
 @pytest.fixture
 def workshop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Path:
+) -> Iterator[Path]:
     """out/noisy.hdr and out/clean.hdr as 'hyperdlw demo --scene' makes them, and what readers bring.
 
     scene.hdr and flight.hdr are noisy cubes, mask.npy is a mask for them, scenes/ a folder with clean
@@ -35,4 +38,10 @@ def workshop(
         save_cube(cube, tmp_path / "scenes" / f"scene{i}.npz")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    return tmp_path
+    known = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - known:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
+    monkeypatch.undo()  # the packages of a page are no longer found
+    scan_entry_points.cache_clear()
