@@ -22,7 +22,7 @@ from ..errors import BadFile, unknown_name
 from .checks import check_cube, is_real
 from .metadata import fit_metadata, parse_metadata, simplify_value
 from .named_arrays import SeveralCubes, Variable, format_variables, insert_band
-from .reader import CubeReader, ReadOptions, ReadWindow, apply_nodata
+from .reader import CubeReader, FileFacts, ReadOptions, ReadWindow, build_reader
 
 CENTRES = re.compile(r"wavelength|(^|_)wl(s)?($|_)|band_?cent|centre?r?s?$|lambda|^list_cw_[a-z]+$")
 NO_CENTRES = re.compile(r"good|bad|fwhm|flag|uncert|unit|error|index|width")
@@ -51,8 +51,8 @@ class Node:
     """One array of the tree."""
 
     variable: Variable
-    load: Callable[[], NDArray[Any]] = field(repr=False)
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    load: Callable[[], NDArray[np.generic]] = field(repr=False)
+    attributes: Mapping[str, object] = field(default_factory=dict)
     dimensions: tuple[str, ...] = ()
 
     @property
@@ -70,7 +70,7 @@ class Tree:
 
     path: Path
     nodes: Mapping[str, Node]
-    groups: Mapping[str, Mapping[str, Any]]
+    groups: Mapping[str, Mapping[str, object]]
 
     @property
     def variables(self) -> dict[str, Variable]:
@@ -160,14 +160,14 @@ def _distance(name: str, cube: str) -> int:
     return len(a) + len(b) - 2 * shared
 
 
-def _texts(values: NDArray[Any]) -> list[str]:
+def _texts(values: NDArray[np.generic]) -> list[str]:
     # str() of a float32 is its shortest form: 400.1 and not 400.1000061.
     return [
         str(value) if values.dtype.kind == "f" else str(int(value)) for value in values.reshape(-1)
     ]
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
@@ -221,50 +221,38 @@ def open_tree(
     order, centres = find_band_axis(tree, name, options.axes)
     stored = insert_band(node.variable.shape, order)
     bands, rows, cols = (stored[order.index(a)] for a in AXES)
-    metadata = _metadata(tree, name, bands, notes)
-    metadata["stored_ndim"] = len(node.variable.shape)
-    wavelengths = good = None
+    said = FileFacts(metadata=_metadata(tree, name, bands, notes))
+    said.metadata["stored_ndim"] = len(node.variable.shape)
     if centres:
-        wavelengths = to_nanometres(centres[0].texts, centres[0].units, notes)
+        said.wavelengths = to_nanometres(centres[0].texts, centres[0].units, notes)
         notes.append(f"wavelengths are from {centres[0].name}")
+    waves = said.wavelengths
     for entry in find_lists(tree, name, WIDTHS, {bands})[:1]:
         # Widths without a unit have that of the wavelengths.
         units = entry.units or (centres[0].units if centres else None)
-        if units is None and wavelengths is not None:
-            units = "um" if float(centres[0].texts[0]) != wavelengths[0] else "nm"
+        if units is None and waves is not None:
+            units = "um" if float(centres[0].texts[0]) != waves[0] else "nm"
         widths = to_nanometres(entry.texts, units, notes, "fwhm")
         if widths is not None:
-            metadata["fwhm"] = tuple(widths.tolist())
+            said.metadata["fwhm"] = tuple(widths.tolist())
     for entry in find_lists(tree, name, GOOD, {bands})[:1]:
-        good = np.array([float(text) for text in entry.texts]) != 0
+        said.good_bands = np.array([float(text) for text in entry.texts]) != 0
         notes.append(f"good bands are from {entry.name}")
-    if wavelengths is not None and (wavelengths <= 0).any():
-        unused = wavelengths <= 0
-        notes.append(f"{int(unused.sum())} bands have the wavelength 0 and were marked bad")
-        good = ~unused if good is None else good & ~unused
-    scale, offset = _scale(node, notes)
-    fill, said = _fill(node)
-    if said is not None:
-        metadata["nodata_from"] = f"'{said}' of {name}"
-        if fill is None:
-            metadata["nodata_is_nan"] = True
-    metadata["notes"] = tuple(n for n in notes if not (name == "cube" and " are from " in n))
+    if waves is not None and (waves <= 0).any():
+        notes.append(f"{int((waves <= 0).sum())} bands have the wavelength 0 and were marked bad")
+        said.good_bands = (waves > 0) & (True if said.good_bands is None else said.good_bands)
+    said.scale, said.offset = _scale(node, notes)
+    said.nodata, word = _fill(node)
+    said.nodata_from = f"'{word}' of {name}"
+    said.notes = [n for n in notes if not (name == "cube" and " are from " in n)]
     dtype = np.dtype(node.variable.dtype).name
-    encoding = apply_nodata(
-        Encoding(dtype, order, scale, offset, fill, format, name), metadata, options.nodata
-    )
-    return CubeReader(
-        tree.path,
-        (bands, rows, cols),
-        encoding,
-        window(name, order),
-        wavelengths,
-        np.ones(0, bool) if good is None else good,
-        metadata,
+    encoding = Encoding(dtype, order, format=format, key=name)
+    return build_reader(
+        tree.path, (bands, rows, cols), encoding, window(name, order), said, options
     )
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     array = np.asarray(value)
     if array.dtype.kind not in "buif" or array.size != 1:
         return None
@@ -286,7 +274,7 @@ def _fill(node: Node) -> tuple[float | None, str | None]:
     for name in FILL:
         value = _number(node.attributes[name]) if name in node.attributes else None
         if value is not None:
-            return (None if math.isnan(value) else value), name
+            return value, name
     return None, None
 
 
@@ -298,7 +286,7 @@ def _metadata(tree: Tree, cube: str, bands: int, notes: list[str]) -> dict[str, 
         stored = str(np.asarray(own.load()).reshape(-1)[0])
     if isinstance(stored, str):
         return parse_metadata(stored, bands, notes)
-    kept: dict[str, Any] = {}
+    kept: dict[str, object] = {}
     for where, attributes in (("", tree.groups.get("", {})), (cube, tree.nodes[cube].attributes)):
         values = {
             k: simplify_value(v)

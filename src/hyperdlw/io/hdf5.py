@@ -106,8 +106,8 @@ def walk_file(path: Path, file: h5py.File) -> Tree:
     import h5py
 
     nodes: dict[str, Node] = {}
-    groups: dict[str, Any] = {"": _read_attributes(file)}
-    waiting: list[tuple[str, Any]] = [("", file)]
+    groups: dict[str, dict[str, object]] = {"": _read_attributes(file)}
+    waiting: list[tuple[str, h5py.Group]] = [("", file)]
     seen = {_locate(file)}
     count = 0
     while waiting:
@@ -132,16 +132,16 @@ def walk_file(path: Path, file: h5py.File) -> Tree:
     return Tree(path, dict(sorted(nodes.items())), groups)
 
 
-def _locate(item: Any) -> tuple[int, int]:
+def _locate(item: h5py.Group) -> tuple[int, int]:
     import h5py
 
     facts = h5py.h5o.get_info(item.id)
     return facts.fileno, facts.addr
 
 
-def _read_attributes(item: Any) -> dict[str, Any]:
+def _read_attributes(item: h5py.Group | h5py.Dataset) -> dict[str, object]:
     """Attributes that are numbers or text; references and whatever cannot be read are left out."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name in list(item.attrs)[:1000]:
         try:
             value = item.attrs[name]
@@ -153,7 +153,7 @@ def _read_attributes(item: Any) -> dict[str, Any]:
     return found
 
 
-def _make_node(path: Path, where: str, item: Any) -> Node:
+def _make_node(path: Path, where: str, item: h5py.Dataset) -> Node:
     import h5py
 
     text = h5py.check_string_dtype(item.dtype) is not None
@@ -167,7 +167,7 @@ def _make_node(path: Path, where: str, item: Any) -> Node:
     return Node(Variable(item.shape, kind), load, _read_attributes(item), _name_dimensions(item))
 
 
-def _name_dimensions(item: Any) -> tuple[str, ...]:
+def _name_dimensions(item: h5py.Dataset) -> tuple[str, ...]:
     """Names of the axes, from labels or from NetCDF's dimension variables."""
     try:
         names = []
@@ -179,7 +179,7 @@ def _name_dimensions(item: Any) -> tuple[str, ...]:
         return ()
 
 
-def check_readable(path: Path, where: str, item: Any) -> None:
+def check_readable(path: Path, where: str, item: h5py.Dataset) -> None:
     """Refuse arrays of other files, and chunks that no memory can hold."""
     if item.is_virtual or item.external:
         raise BadFile(f"{where} in {path} lies in another file; save it in one file")
@@ -202,17 +202,15 @@ def slice_windows(path: Path, item: Any, axes: str) -> ReadWindow:
                 cut = np.asarray(item[tuple({"r": rows, "c": cols}[a] for a in letters)])
                 plane = cut if letters == "rc" else cut.T
                 return np.asarray(plane[None][bands])
-            if isinstance(bands, slice):
-                back: Any = slice(None)
-                index: Any = bands
-            else:
-                rising = sorted(set(bands))
-                index = slice(rising[0], rising[-1] + 1) if rising else slice(0, 0)
-                back = [b - rising[0] for b in bands]
+            index = bands
+            if not isinstance(bands, slice):
+                index = slice(min(bands), max(bands) + 1) if bands else slice(0, 0)
             each = {"b": index, "r": rows, "c": cols}
             cut = np.asarray(item[tuple(each[a] for a in axes)])
-            native = cut.astype(cut.dtype.newbyteorder("="), copy=False)
-            return np.asarray(native.transpose(order)[back])
+            native = cut.astype(cut.dtype.newbyteorder("="), copy=False).transpose(order)
+            if isinstance(bands, slice):
+                return native
+            return np.asarray(native[[b - min(bands) for b in bands]])
 
     return window
 
@@ -229,7 +227,7 @@ def write_windows(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Wr
 
     axes = encoding.axes
     shape = tuple(like.shape[AXES.index(a)] for a in axes)
-    options: dict[str, Any] = dict(like.metadata.get("hdf5_layout", {}))
+    options: dict[str, object] = dict(like.metadata.get("hdf5_layout", {}))
     if _needs_chunks(like, encoding):
         options["chunks"] = tuple(min(n, CHUNK) for n in shape)
     # Through a Python file, because HDF5's own output crashes the interpreter on a full disk.
@@ -249,7 +247,9 @@ def write_windows(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Wr
         yield put
 
 
-def write_description(file: h5py.File, item: Any, like: Described, encoding: Encoding) -> None:
+def write_description(
+    file: h5py.File, item: h5py.Dataset, like: Described, encoding: Encoding
+) -> None:
     """Everything beside the numbers, in CF's words where it has them."""
     meta = carry_metadata(like)
     item.attrs["axes"] = encoding.axes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,48 +12,21 @@ import numpy as np
 from .reader import Described
 
 TRANSIENT = frozenset(
-    [
-        "notes",
-        "nodata_from",
-        "stored_ndim",
-        "compressed",
-        "files",
-        "data_array",
-        "data_file",
-        "tiff_layout",
-        "hdf5_layout",
-    ]
+    {"notes", "nodata_from", "stored_ndim", "compressed", "files"}
+    | {"data_array", "data_file", "tiff_layout", "hdf5_layout"}
 )
 """About one file, not about the cube: not carried to another file."""
 
 ENVI_KEYS = frozenset(
-    [
-        "samples",
-        "lines",
-        "bands",
-        "header offset",
-        "file type",
-        "data type",
-        "interleave",
-        "byte order",
-        "data ignore value",
-        "reflectance scale factor",
-        "data gain values",
-        "data offset values",
-        "wavelength units",
-        "wavelength",
-        "fwhm",
-        "bbl",
-        "band names",
-        "map info",
-        "coordinate system string",
-        "description",
-    ]
+    {"samples", "lines", "bands", "header offset", "file type", "data type", "interleave"}
+    | {"byte order", "data ignore value", "reflectance scale factor", "data gain values"}
+    | {"data offset values", "wavelength units", "wavelength", "fwhm", "bbl", "band names"}
+    | {"map info", "coordinate system string", "description"}
 )
 """Keys of an ENVI header that are understood; all others are carried as they are."""
 
 
-def simplify_value(value: Any) -> Any:
+def simplify_value(value: object) -> object:
     """A value as text, number, bool, None, tuple or dict, or ``...`` where that cannot be.
 
     >>> simplify_value({"a": np.arange(2), "b": [b"x", np.float32(0.5)]})
@@ -72,14 +45,14 @@ def simplify_value(value: Any) -> Any:
         return {k: v for k, v in items.items() if v is not ...}
     if isinstance(value, list | tuple):
         parts = tuple(simplify_value(v) for v in value)
-        return ... if ... in [p for p in parts if p is ...] else parts
+        return ... if any(p is ... for p in parts) else parts
     return ...
 
 
 def carry_metadata(header: Described) -> dict[str, Any]:
     """The metadata that another file should hold, as plain values."""
-    found = simplify_value({k: v for k, v in header.metadata.items() if k not in TRANSIENT})
-    return {k: v for k, v in found.items() if v not in ((), {}, None)}
+    found = {k: simplify_value(v) for k, v in header.metadata.items() if k not in TRANSIENT}
+    return {str(k): v for k, v in found.items() if v is not ... and v not in ((), {}, None)}
 
 
 def format_metadata(header: Described) -> str | None:
@@ -101,7 +74,7 @@ def parse_metadata(text: str, bands: int, notes: list[str]) -> dict[str, Any]:
     return fit_metadata(found, bands, notes) if isinstance(found, dict) else {}
 
 
-def fit_metadata(found: Mapping[str, Any], bands: int, notes: list[str]) -> dict[str, Any]:
+def fit_metadata(found: Mapping[str, object], bands: int, notes: list[str]) -> dict[str, Any]:
     """The entries that have the form the rest of the package relies on."""
     out: dict[str, Any] = {}
     for key, value in found.items():
@@ -115,23 +88,23 @@ def fit_metadata(found: Mapping[str, Any], bands: int, notes: list[str]) -> dict
     return out
 
 
-def _number(value: Any) -> bool:
+def _number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _numbers(value: Any, count: int) -> bool:
+def _numbers(value: object, count: int) -> bool:
     return isinstance(value, tuple) and len(value) == count and all(map(_number, value))
 
 
-def _texts(value: Any) -> bool:
+def _texts(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
 
 
-def _domains(value: Any) -> bool:
+def _domains(value: object) -> bool:
     return isinstance(value, dict) and all(map(_texts, value.values()))
 
 
-_FORMS: dict[str, Any] = {
+_FORMS: dict[str, Callable[[object, int], bool]] = {
     "fwhm": _numbers,
     "band_scales": _numbers,
     "band_offsets": _numbers,
@@ -197,13 +170,13 @@ def list_items(header: Described) -> dict[str, str]:
     return found
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: object) -> object:
     """Only what JSON knows: infinity and NaN become null."""
     if isinstance(value, Mapping):
         return {str(k): to_json(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [to_json(v) for v in value]
-    if hasattr(value, "item"):
+    if hasattr(value, "item"):  # a number of NumPy or torch
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
 

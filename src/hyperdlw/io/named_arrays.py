@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cube import AXES, Encoding
+from ..cube import AXES, Encoding, Metadata
 from ..errors import BadFile, unknown_name
 from .checks import check_cube, is_real
 from .metadata import format_metadata, parse_metadata
-from .reader import CubeReader, Described, ReadOptions, apply_nodata, load_windows
+from .reader import CubeReader, Described, FileFacts, ReadOptions, build_reader, load_windows
 
 DEFAULT_AXES = "rcb"
 NEIGHBOURS = ("wavelengths", "good_bands", "scale", "offset", "nodata", "axes", "metadata")
@@ -53,7 +52,7 @@ def insert_band(shape: tuple[int, ...], axes: str) -> tuple[int, ...]:
     return (*shape[:at], 1, *shape[at:])
 
 
-Load = Callable[[str], NDArray[Any]]
+Load = Callable[[str], NDArray[np.generic]]
 
 
 def choose_variable(path: Path, variables: Mapping[str, Variable], key: str | None) -> str:
@@ -103,43 +102,28 @@ def format_variables(variables: Mapping[str, Variable], most: int = 12) -> str:
     return ", ".join(shown + more)
 
 
-@dataclass
-class Neighbours:
-    """What the variables beside the cube say about it."""
-
-    axes: str = DEFAULT_AXES
-    scale: float = 1.0
-    offset: float = 0.0
-    nodata: float | None = None
-    wavelengths: NDArray[np.float64] | None = None
-    good_bands: NDArray[np.bool_] | None = None
-    metadata: dict[str, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-
 def read_neighbours(
     path: Path, variables: Mapping[str, Variable], load: Load, name: str, axes: str | None
-) -> Neighbours:
-    """Read the small variables beside the cube ``name``; what does not fit it becomes a note.
+) -> tuple[str, FileFacts]:
+    """The order of the axes, and what the small variables beside the cube ``name`` say about it.
+
+    What does not fit the cube becomes a note.
 
     Args:
         path: the file named in errors.
         variables: what the file holds.
         load: reads one variable.
-        name: the cube.
         axes: the order the user asked for, which wins over a stored one.
     """
-    said = Neighbours()
-    if axes is None and "axes" in variables and not is_real(variables["axes"].dtype):
-        text = "".join(map(str, load("axes").reshape(-1)[:3]))
-        if sorted(text) == sorted(AXES):
-            said.axes = text
-    said.axes = axes or said.axes
-    said.axes = Encoding(axes=said.axes).axes  # raises for nonsense
-    shape = variables[name].shape
-    bands = shape[said.axes.index("b")] if len(shape) == 3 else 1
+    said = FileFacts(nodata_from="'nodata' in the file")
 
-    def numbers(neighbour: str, count: int) -> NDArray[np.float64] | None:
+    def read_text(neighbour: str) -> str:
+        variable = variables.get(neighbour)
+        if variable is None or neighbour == name or is_real(variable.dtype):
+            return ""
+        return "".join(map(str, load(neighbour).reshape(-1)))
+
+    def read_numbers(neighbour: str, count: int) -> NDArray[np.float64] | None:
         variable = variables.get(neighbour)
         if variable is None or neighbour == name or not is_real(variable.dtype):
             return None
@@ -152,20 +136,27 @@ def read_neighbours(
             return None
         return values
 
-    said.wavelengths = numbers("wavelengths", bands)
-    good = numbers("good_bands", bands)
+    def read_number(neighbour: str, default: float | None) -> float | None:
+        values = read_numbers(neighbour, 1)
+        return default if values is None else float(values[0])
+
+    text = "" if axes else read_text("axes")
+    order = axes or (text if sorted(text) == sorted(AXES) else DEFAULT_AXES)
+    order = Encoding(axes=order).axes  # raises for nonsense
+    shape = variables[name].shape
+    bands = shape[order.index("b")] if len(shape) == 3 else 1
+    said.wavelengths = read_numbers("wavelengths", bands)
+    good = read_numbers("good_bands", bands)
     said.good_bands = None if good is None else good != 0
-    for scalar in ("scale", "offset", "nodata"):
-        value = numbers(scalar, 1)
-        if value is not None:
-            setattr(said, scalar, float(value[0]))
-    if "metadata" in variables and name != "metadata" and not is_real(variables["metadata"].dtype):
-        said.metadata = parse_metadata(
-            "".join(map(str, load("metadata").reshape(-1))), bands, said.notes
-        )
+    said.scale = read_number("scale", 1.0) or 0.0
+    said.offset = read_number("offset", 0.0) or 0.0
+    said.nodata = read_number("nodata", None)
+    stored = read_text("metadata")
+    if stored:
+        said.metadata = parse_metadata(stored, bands, said.notes)
     if said.scale == 0.0:
         raise BadFile(f"scale in {path} is 0, so the values are lost; correct or remove it")
-    return said
+    return order, said
 
 
 def open_named(
@@ -174,7 +165,7 @@ def open_named(
     load: Load,
     format: str,
     options: ReadOptions,
-    metadata: Mapping[str, Any] | None = None,
+    metadata: Metadata | None = None,
 ) -> CubeReader:
     """Open the cube of a file of named variables; it is read whole when it is first needed.
 
@@ -187,43 +178,30 @@ def open_named(
         metadata: what the format wants back on writing.
     """
     name = choose_variable(path, variables, options.key)
-    said = read_neighbours(path, variables, load, name, options.axes)
+    axes, facts = read_neighbours(path, variables, load, name, options.axes)
     promised = variables[name]
-    shape = insert_band(promised.shape, said.axes)
-    order = tuple(said.axes.index(a) for a in AXES)
+    shape = insert_band(promised.shape, axes)
+    order = tuple(axes.index(a) for a in AXES)
 
-    def stored() -> NDArray[Any]:
+    def stored() -> NDArray[np.generic]:
         array = load(name)
         check_cube(f"{name} in {path}", array.shape, array.dtype.name)
         if (array.shape, array.dtype.name) != (promised.shape, promised.dtype):
             raise BadFile(f"{name} in {path} is not what its header promises; get a fresh copy")
         return array.reshape(shape).transpose(order)
 
-    facts = {**said.metadata, **(metadata or {})}
-    facts |= {"stored_ndim": len(promised.shape), "notes": tuple(said.notes)}
-    if said.nodata is not None:
-        facts["nodata_from"] = "'nodata' in the file"
-    encoding = apply_nodata(
-        Encoding(promised.dtype, said.axes, said.scale, said.offset, said.nodata, format, name),
-        facts,
-        options.nodata,
-    )
+    facts.metadata |= {**(metadata or {}), "stored_ndim": len(promised.shape)}
+    encoding = Encoding(promised.dtype, axes, format=format, key=name)
     bands, rows, cols = (shape[i] for i in order)
-    return CubeReader(
-        path,
-        (bands, rows, cols),
-        encoding,
-        load_windows(stored),
-        said.wavelengths,
-        np.ones(0, bool) if said.good_bands is None else said.good_bands,
-        facts,
-        lazy=False,
-    )
+    window = load_windows(stored)
+    made = build_reader(path, (bands, rows, cols), encoding, window, facts, options)
+    made.lazy = False
+    return made
 
 
 def make_variables(
-    cube: Described, stored: NDArray[Any], encoding: Encoding, name: str
-) -> dict[str, Any]:
+    cube: Described, stored: NDArray[np.generic], encoding: Encoding, name: str
+) -> dict[str, NDArray[np.generic]]:
     """The variables to write: the cube first, then those neighbours that say something.
 
     Args:
@@ -232,16 +210,16 @@ def make_variables(
         encoding: how it is stored.
         name: the cube's variable name; a neighbour's name is not allowed to hide it.
     """
-    out: dict[str, Any] = {"cube" if name in NEIGHBOURS else name: stored}
+    out: dict[str, NDArray[np.generic]] = {"cube" if name in NEIGHBOURS else name: stored}
     if cube.wavelengths is not None:
         out["wavelengths"] = cube.wavelengths
     if not cube.good_bands.all():
         out["good_bands"] = cube.good_bands
     if encoding.scale != 1.0 or encoding.offset != 0.0:
-        out["scale"] = np.float64(encoding.scale)
-        out["offset"] = np.float64(encoding.offset)
+        out["scale"] = np.array(encoding.scale)
+        out["offset"] = np.array(encoding.offset)
     if encoding.nodata is not None:
-        out["nodata"] = np.float64(encoding.nodata)
+        out["nodata"] = np.array(encoding.nodata)
     if encoding.axes != DEFAULT_AXES:
         out["axes"] = np.array(encoding.axes)
     text = format_metadata(cube)

@@ -19,7 +19,7 @@ from ..errors import BadFile
 from .checks import check_cube, check_promise, count_bytes, explain_errors, format_size
 from .formats import Format
 from .named_arrays import DEFAULT_AXES, Load, Variable, insert_band, make_variables, open_named
-from .reader import CubeReader, Described, ReadOptions, apply_nodata, map_windows
+from .reader import CubeReader, Described, FileFacts, ReadOptions, build_reader, map_windows
 from .writer import WriteWindow, write_mapped
 
 MAGIC = b"\x93NUMPY"
@@ -38,17 +38,15 @@ class Npy(Format):
     def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         held, dtype, length, fortran = _check_header(path)
         order = options.axes or DEFAULT_AXES
-        metadata = {"stored_ndim": len(held)}
         shape = insert_band(held, order)
         laid, letters = (shape[::-1], order[::-1]) if fortran else (shape, order)
-        encoding = apply_nodata(
-            Encoding(dtype.name, order, format=self.name), metadata, options.nodata
-        )
         bands, rows, cols = (shape[order.index(a)] for a in AXES)
         window = map_windows(path, length, laid, dtype, letters)
-        return CubeReader(
-            path, (bands, rows, cols), encoding, window, metadata=metadata, plain=True
-        )
+        facts = FileFacts(metadata={"stored_ndim": len(held)})
+        encoding = Encoding(dtype.name, order, format=self.name)
+        made = build_reader(path, (bands, rows, cols), encoding, window, facts, options)
+        made.plain = True
+        return made
 
     def open_writer(
         self, path: Path, like: Described, encoding: Encoding, strip: int | None

@@ -69,7 +69,7 @@ def open_reader(
     options = ReadOptions(key, axes, None if nodata is None else float(nodata))
     place, form = find_format(path, options)
     reader = form.open_reader(place, options)
-    reader.reopening = (os.path.abspath(place), {"key": key, "axes": axes, "nodata": nodata})
+    reader.reopening = (os.path.abspath(place), options)
     return reader
 
 
@@ -100,26 +100,11 @@ def describe_file(
     ('npy', (6, 20, 24), 'uint16')
     """
     place, form = find_format(path, ReadOptions(key, axes))
-    facts: dict[str, Any] = {
-        "path": os.fspath(path),
-        "format": form.name,
-        "shape": None,
-        "stored_shape": None,
-        "axes": None,
-        "dtype": None,
-        "key": None,
-        "variables": {},
-        "wavelengths": None,
-        "bad_bands": 0,
-        "nodata": None,
-        "nodata_from": None,
-        "scale": 1.0,
-        "offset": 0.0,
-        "crs": None,
-        "lazy": None,
-        "notes": (),
-    }
+    facts: dict[str, Any] = {"path": os.fspath(path), "format": form.name}
+    facts |= dict.fromkeys(("shape", "stored_shape", "axes", "dtype", "key"))
     facts["variables"] = {name: str(v) for name, v in form.list_variables(place).items()}
+    facts |= {"wavelengths": None, "bad_bands": 0, "nodata": None, "nodata_from": None}
+    facts |= {"scale": 1.0, "offset": 0.0, "crs": None, "lazy": None, "notes": ()}
     try:
         source = open_reader(path, key=key, axes=axes, nodata=nodata)
     except SeveralCubes:

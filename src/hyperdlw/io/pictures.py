@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +21,19 @@ from .formats import Format
 from .reader import (
     CubeReader,
     Described,
+    FileFacts,
     Index,
     ReadOptions,
     ReadWindow,
-    apply_nodata,
+    build_reader,
     load_windows,
 )
 
 if TYPE_CHECKING:
     from rasterio.io import DatasetReader, DatasetWriter
 
+Describe: TypeAlias = "Callable[[DatasetReader, list[int], FileFacts], None]"
+"""Adds what a picture says of its bands (numbers from 1) to the facts."""
 CACHE = 64
 """Megabytes GDAL may keep of what it read and wrote; left to itself it takes a part of all memory."""
 
@@ -88,24 +91,18 @@ def read_palette(picture: DatasetReader) -> NDArray[np.uint8] | None:
     return table
 
 
-def _read_facts(picture: DatasetReader, bands: list[int], notes: list[str]) -> dict[str, Any]:
+def _read_facts(picture: DatasetReader, bands: list[int], notes: list[str]) -> FileFacts:
     """Scale, offset and nodata, and metadata where bands differ."""
-    metadata: dict[str, Any] = {}
+    facts = FileFacts(notes=notes, nodata_from="the file's nodata tag")
     each = [(float(picture.scales[b - 1]), float(picture.offsets[b - 1])) for b in bands]
-    scale, offset = each[0]
-    if len(set(each)) > 1 or scale == 0.0:
+    facts.scale, facts.offset = each[0]
+    if len(set(each)) > 1 or facts.scale == 0.0:
         notes.append("scale and offset differ between bands and were not used")
-        metadata["band_scales"] = tuple(s for s, _ in each)
-        metadata["band_offsets"] = tuple(o for _, o in each)
-        scale, offset = 1.0, 0.0
-    nodata = picture.nodata
-    if nodata is not None:
-        metadata["nodata_from"] = "the file's nodata tag"
-        if np.isnan(nodata):  # invalid by itself, and equal to nothing
-            metadata["nodata_is_nan"] = True
-            nodata = None
-    nodata = None if nodata is None else float(nodata)
-    return {"scale": scale, "offset": offset, "nodata": nodata, "metadata": metadata}
+        facts.metadata["band_scales"] = tuple(s for s, _ in each)
+        facts.metadata["band_offsets"] = tuple(o for _, o in each)
+        facts.scale, facts.offset = 1.0, 0.0
+    facts.nodata = None if picture.nodata is None else float(picture.nodata)
+    return facts
 
 
 def _read_windows(picture: DatasetReader, path: Path, bands: list[int]) -> ReadWindow:
@@ -133,11 +130,7 @@ def _read_windows(picture: DatasetReader, path: Path, bands: list[int]) -> ReadW
 
 
 def open_picture(
-    path: Path,
-    driver: str,
-    format: str,
-    nodata: float | None,
-    more: Callable[[DatasetReader, list[int], list[str]], dict[str, Any]] | None = None,
+    path: Path, driver: str, format: str, options: ReadOptions, describe: Describe | None = None
 ) -> CubeReader:
     """Open a picture as a cube.
 
@@ -145,9 +138,9 @@ def open_picture(
         path: the picture.
         driver: GDAL's name of the format.
         format: ours.
-        nodata: as for :func:`hyperdlw.io.open_cube`.
-        more: reads what else the format holds from the open picture: wavelengths, good_bands and
-            metadata. A picture with it stays open and is read by windows; without, it is read whole.
+        options: what the user says.
+        describe: adds what else the format holds. A picture with it stays open and is read by
+            windows; without, it is read whole.
     """
     stack = ExitStack()
     with stack:
@@ -156,37 +149,25 @@ def open_picture(
         if not bands:
             raise BadFile(f"{path} has nothing but an alpha channel; there is nothing to read")
         facts = _read_facts(picture, bands, notes)
-        extra = more(picture, bands, notes) if more is not None else {}
+        if describe is not None:
+            describe(picture, bands, facts)
         dtype, count = picture.dtypes[0], len(bands)
         if read_palette(picture) is not None:
             notes.append("the indexed colours were expanded to red, green and blue")
-            dtype, count, facts["nodata"] = "uint8", 3, None  # it was an index
-            facts["metadata"] = {}
-            extra = {}  # about one band
+            dtype, count = "uint8", 3
+            # Nodata was an index, and the rest was about one band.
+            facts = FileFacts(facts.scale, facts.offset, notes=notes)
         shape = (count, picture.height, picture.width)
-        metadata = facts["metadata"] | extra.get("metadata", {}) | {"notes": tuple(notes)}
-        encoding = apply_nodata(
-            Encoding(dtype, AXES, facts["scale"], facts["offset"], facts["nodata"], format=format),
-            metadata,
-            nodata,
-        )
-        keep = stack.pop_all() if more is not None else None
+        encoding = Encoding(dtype, AXES, format=format)
+        keep = stack.pop_all() if describe is not None else None
         window = (
             _read_windows(picture, path, bands)
             if keep
             else load_windows(lambda: read_pixels(path, driver))
         )
-        return CubeReader(
-            path,
-            shape,
-            encoding,
-            window,
-            extra.get("wavelengths"),
-            extra.get("good_bands", np.ones(0, bool)),
-            metadata,
-            lazy=keep is not None,
-            closing=keep.close if keep else None,
-        )
+        made = build_reader(path, shape, encoding, window, facts, options)
+        made.lazy, made.closing = keep is not None, keep.close if keep else None
+        return made
 
 
 def read_pixels(path: Path, driver: str) -> NDArray[np.generic]:
@@ -219,7 +200,7 @@ def write_picture(
     stored: NDArray[np.generic],
     nodata: float | None = None,
     prepare: Callable[[DatasetWriter], None] | None = None,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Write bands, with what ``prepare`` says of them first.
 
@@ -263,7 +244,7 @@ class Png(Format):
         return head.startswith(b"\x89PNG\r\n\x1a\n")
 
     def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
-        return open_picture(path, "PNG", self.name, options.nodata)
+        return open_picture(path, "PNG", self.name, options)
 
     def write(
         self, cube: Described, path: Path, stored: NDArray[np.generic], encoding: Encoding
@@ -281,7 +262,7 @@ class Jpeg(Format):
         return head[:3] == b"\xff\xd8\xff"
 
     def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
-        return open_picture(path, "JPEG", self.name, options.nodata)
+        return open_picture(path, "JPEG", self.name, options)
 
 
 class PngFolder(Format):
@@ -297,14 +278,14 @@ class PngFolder(Format):
 
     def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         files = list_bands(path)
-        first = open_picture(files[0], "PNG", self.name, None)
-        metadata: dict[str, Any] = {"files": tuple(file.name for file in files)}
-        encoding = apply_nodata(
-            Encoding(first.encoding.dtype, AXES, format=self.name), metadata, options.nodata
-        )
+        first = open_picture(files[0], "PNG", self.name, ReadOptions())
         shape = (len(files), *first.shape[1:])
+        encoding = Encoding(first.encoding.dtype, AXES, format=self.name)
+        facts = FileFacts(metadata={"files": tuple(file.name for file in files)})
         window = load_windows(lambda: read_bands(files))
-        return CubeReader(path, shape, encoding, window, metadata=metadata, lazy=False)
+        made = build_reader(path, shape, encoding, window, facts, options)
+        made.lazy = False
+        return made
 
     def check_place(self, path: Path, overwrite: bool) -> None:
         super().check_place(path, overwrite)

@@ -23,8 +23,9 @@ assumed), ``nodata_from`` (who said what nodata is).
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,7 +33,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cube import AXES, Cube, Encoding, decode
+from ..cube import AXES, Cube, Encoding, Metadata, decode
 from ..errors import BadInput
 from .checks import check_memory, check_promise, count_bytes
 
@@ -41,7 +42,7 @@ BLOCK = 2**24
 
 Bands = slice | Sequence[int] | None
 Index = slice | list[int]
-ReadWindow = Callable[[Index, slice, slice], NDArray[Any]]
+ReadWindow = Callable[[Index, slice, slice], NDArray[np.generic]]
 """Reads stored numbers: (bands, rows, columns) -> array (band, row, col)."""
 
 
@@ -62,13 +63,20 @@ class ReadOptions:
 
 @dataclass
 class FileFacts:
-    """What a file says about its cube beside shape and type: ``value = stored * scale + offset``."""
+    """What a file says about its cube beside shape and type: ``value = stored * scale + offset``.
+
+    Attributes:
+        nodata: the stored value that means "no measurement", maybe NaN; None if there is none.
+        nodata_from: the place in the file that says so.
+        notes: what the reader assumed or left out.
+    """
 
     scale: float = 1.0
     offset: float = 0.0
     nodata: float | None = None
+    nodata_from: str = ""
     wavelengths: NDArray[np.float64] | None = None
-    good_bands: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, bool))
+    good_bands: NDArray[np.bool_] | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -87,7 +95,7 @@ class Described(Protocol):
     @property
     def encoding(self) -> Encoding: ...
     @property
-    def metadata(self) -> Mapping[str, Any]: ...
+    def metadata(self) -> Metadata: ...
 
 
 @dataclass(eq=False)
@@ -112,13 +120,14 @@ class CubeReader:
     window: ReadWindow = field(repr=False)
     wavelengths: NDArray[np.float64] | None = None
     good_bands: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, bool))
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Metadata = field(default_factory=dict)
     lazy: bool = True
     plain: bool = False
     stored_bytes: int | None = field(default=None, repr=False)
     """Bytes on disk behind the numbers, if the format may promise more than it holds."""
     closing: Callable[[], None] | None = field(default=None, repr=False)
-    reopening: tuple[Any, ...] = field(default=(), repr=False)
+    reopening: tuple[str, ReadOptions] | None = field(default=None, repr=False)
+    """Where the file is and how it was opened, for other processes."""
 
     def __post_init__(self) -> None:
         if self.good_bands.size == 0:
@@ -129,7 +138,7 @@ class CubeReader:
         return self.shape[0]
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[np.generic]:
         """Type of the stored numbers."""
         return np.dtype(self.encoding.dtype)
 
@@ -150,7 +159,7 @@ class CubeReader:
 
     def read_stored(
         self, rows: slice = slice(None), cols: slice = slice(None), bands: Bands = None
-    ) -> NDArray[Any]:
+    ) -> NDArray[np.generic]:
         """The numbers of a window as they are stored, (band, row, col)."""
         which = clip_window(self.shape, rows, cols, bands)
         return np.asarray(self.window(*which))
@@ -201,26 +210,60 @@ class CubeReader:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        from .open import open_reader
-
-        return _reopen, (open_reader, *self.reopening)
-
-
-def _reopen(opener: Callable[..., CubeReader], path: str, options: dict[str, Any]) -> CubeReader:
-    return opener(path, **options)
+    def __reduce__(self) -> tuple[Callable[[str, ReadOptions], CubeReader], tuple[object, ...]]:
+        if self.reopening is None:
+            raise BadInput(f"{self.path} was not opened by open_reader, so it cannot be sent away")
+        return _reopen, self.reopening
 
 
-def load_windows(load: Callable[[], NDArray[Any]]) -> ReadWindow:
+def _reopen(path: str, options: ReadOptions) -> CubeReader:
+    from .open import open_reader
+
+    return open_reader(path, key=options.key, axes=options.axes, nodata=options.nodata)
+
+
+def build_reader(
+    path: Path,
+    shape: tuple[int, int, int],
+    stored: Encoding,
+    window: ReadWindow,
+    facts: FileFacts,
+    options: ReadOptions,
+) -> CubeReader:
+    """A reader from what a file says; the user's nodata value wins over the file's.
+
+    NaN as nodata is invalid by itself and equal to nothing: it is only remembered for an output.
+
+    Args:
+        path, shape, window: as for :class:`CubeReader`.
+        stored: type, axes, format and variable.
+    """
+    metadata = {**facts.metadata, "notes": tuple(facts.notes)}
+    nodata = facts.nodata if options.nodata is None else options.nodata
+    if nodata is not None and math.isnan(nodata):
+        nodata = None
+    if options.nodata is not None:
+        metadata["nodata_from"] = "given by you"
+        metadata.pop("nodata_is_nan", None)
+    elif facts.nodata is not None:
+        metadata["nodata_from"] = facts.nodata_from
+        if nodata is None:
+            metadata["nodata_is_nan"] = True
+    encoding = replace(stored, scale=facts.scale, offset=facts.offset, nodata=nodata)
+    good = np.ones(0, bool) if facts.good_bands is None else facts.good_bands
+    return CubeReader(path, shape, encoding, window, facts.wavelengths, good, metadata)
+
+
+def load_windows(load: Callable[[], NDArray[np.generic]]) -> ReadWindow:
     """A window function for a format that has to be read whole: once, at the first window.
 
     Args:
         load: reads everything as (band, row, col).
     """
-    held: list[NDArray[Any]] = []
+    held: list[NDArray[np.generic]] = []
     lock = threading.Lock()
 
-    def window(bands: Index, rows: slice, cols: slice) -> NDArray[Any]:
+    def window(bands: Index, rows: slice, cols: slice) -> NDArray[np.generic]:
         with lock:
             if not held:
                 held.append(load())
@@ -230,7 +273,7 @@ def load_windows(load: Callable[[], NDArray[Any]]) -> ReadWindow:
 
 
 def map_windows(
-    path: Path, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any], axes: str
+    path: Path, offset: int, shape: tuple[int, ...], dtype: np.dtype[np.generic], axes: str
 ) -> ReadWindow:
     """A window function for numbers that lie in a file as they are, (C order, ``axes``).
 
@@ -238,21 +281,12 @@ def map_windows(
     """
     order = tuple(axes.index(a) for a in AXES)
 
-    def window(bands: Index, rows: slice, cols: slice) -> NDArray[Any]:
-        array: NDArray[Any] = np.memmap(path, dtype, "r", offset, shape)
+    def window(bands: Index, rows: slice, cols: slice) -> NDArray[np.generic]:
+        array: NDArray[np.generic] = np.memmap(path, dtype, "r", offset, shape)
         cut = array.transpose(order)[bands, rows, cols]
         return np.array(cut, dtype.newbyteorder("="))
 
     return window
-
-
-def apply_nodata(encoding: Encoding, metadata: dict[str, Any], nodata: float | None) -> Encoding:
-    """The user's nodata value wins over the header's; who said it is kept for ``hyperdlw info``."""
-    if nodata is None:
-        return encoding
-    metadata["nodata_from"] = "given by you"
-    metadata.pop("nodata_is_nan", None)
-    return replace(encoding, nodata=None if np.isnan(nodata) else nodata)
 
 
 # --- windows

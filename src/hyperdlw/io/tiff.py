@@ -21,7 +21,7 @@ from ..cube import Encoding, scale_decimal
 from .formats import FLOATS, INTEGERS, Format
 from .metadata import carry_metadata
 from .pictures import fit_nodata, open_picture, silence_gdal, write_picture
-from .reader import CubeReader, Described, Index, ReadOptions
+from .reader import CubeReader, Described, FileFacts, Index, ReadOptions
 from .writer import WriteWindow
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Tiff(Format):
         return head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
     def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
-        return open_picture(path, "GTiff", self.name, options.nodata, read_description)
+        return open_picture(path, "GTiff", self.name, options, read_description)
 
     def write(
         self, cube: Described, path: Path, stored: NDArray[np.generic], encoding: Encoding
@@ -75,15 +75,15 @@ class Tiff(Format):
 # --- reading
 
 
-def read_description(picture: DatasetReader, bands: list[int], notes: list[str]) -> dict[str, Any]:
-    """What a GeoTIFF says beside the numbers."""
-    metadata: dict[str, Any] = {}
+def read_description(picture: DatasetReader, bands: list[int], facts: FileFacts) -> None:
+    """Add what a GeoTIFF says beside the numbers."""
+    metadata, notes = facts.metadata, facts.notes
     tags = _read_domains(picture, None)
     if tags.get("") == {"AREA_OR_POINT": "Area"}:  # what GDAL says when nobody said anything
         del tags[""]
     each = [_read_domains(picture, b) for b in bands]
     imagery = [tags.pop("IMAGERY", {}) for tags in each]
-    wavelengths = _read_micrometres(imagery, CENTRE, notes)
+    facts.wavelengths = _read_micrometres(imagery, CENTRE, notes)
     widths = _read_micrometres(imagery, WIDTH, notes)
     if widths is not None:
         metadata["fwhm"] = tuple(widths.tolist())
@@ -91,7 +91,8 @@ def read_description(picture: DatasetReader, bands: list[int], notes: list[str])
         left = {k: v for k, v in rest.items() if k not in (CENTRE, WIDTH)}
         if left:
             domains["IMAGERY"] = left
-    good = np.array([domains.get("", {}).pop("bbl", "1").strip() != "0" for domains in each])
+    good = [domains.get("", {}).pop("bbl", "1").strip() != "0" for domains in each]
+    facts.good_bands = np.array(good)
     for domains in each:
         if domains.get("") == {}:
             del domains[""]
@@ -104,7 +105,6 @@ def read_description(picture: DatasetReader, bands: list[int], notes: list[str])
         metadata["band_names"] = tuple(name or "" for name in names)
     metadata |= _read_place(picture) | _read_own(picture, notes)
     metadata["tiff_layout"] = _read_layout(picture)
-    return {"wavelengths": wavelengths, "good_bands": good, "metadata": metadata}
 
 
 def _read_domains(picture: DatasetReader, band: int | None) -> dict[str, dict[str, str]]:
@@ -137,8 +137,8 @@ def _read_micrometres(
     return values
 
 
-def _read_place(picture: DatasetReader) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _read_place(picture: DatasetReader) -> dict[str, object]:
+    found: dict[str, object] = {}
     if picture.crs:
         found["crs"] = picture.crs.to_wkt()
     if not picture.transform.is_identity:
@@ -153,7 +153,7 @@ def _read_place(picture: DatasetReader) -> dict[str, Any]:
     return found
 
 
-def _read_own(picture: DatasetReader, notes: list[str]) -> dict[str, Any]:
+def _read_own(picture: DatasetReader, notes: list[str]) -> dict[str, object]:
     """What hyperdlw itself put into the file for other formats."""
     from .metadata import parse_metadata
 
@@ -161,9 +161,9 @@ def _read_own(picture: DatasetReader, notes: list[str]) -> dict[str, Any]:
     return {} if text is None else parse_metadata(text, picture.count, notes)
 
 
-def _read_layout(picture: DatasetReader) -> dict[str, Any]:
+def _read_layout(picture: DatasetReader) -> dict[str, object]:
     """Compression and tiles, to be used again."""
-    facts: dict[str, Any] = {}
+    facts: dict[str, object] = {}
     packing = picture.tags(ns="IMAGE_STRUCTURE").get("COMPRESSION", "")
     if packing in LOSSLESS:
         facts["compress"] = packing
@@ -298,7 +298,7 @@ def write_description(picture: DatasetWriter, like: Described, encoding: Encodin
 
         points = [GroundControlPoint(*point) for point in meta["gcps"]]
         picture.gcps = (points, meta.get("gcps_crs") or meta.get("crs"))
-    each: Mapping[int, Any] = dict(enumerate(meta.get("band_tags", ())))
+    each: Mapping[int, Mapping[str, Mapping[str, str]]] = dict(enumerate(meta.get("band_tags", ())))
     for band in range(count):
         domains = {domain: dict(tags) for domain, tags in each.get(band, {}).items()}
         if like.wavelengths is not None:

@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from ..errors import BadInput
 from .checks import count_bytes
 from .reader import Bands, Index, clip_window, count_indices
 
-WriteWindow = Callable[[Index, slice, slice, NDArray[Any]], None]
+WriteWindow = Callable[[Index, slice, slice, NDArray[np.generic]], None]
 """Writes stored numbers: (bands, rows, columns, array (band, row, col))."""
 
 
@@ -49,7 +49,7 @@ class WindowWriter:
         self,
         rows: slice,
         cols: slice,
-        data: NDArray[Any],
+        data: NDArray[np.generic],
         valid: NDArray[np.bool_] | None = None,
         bands: Bands = None,
     ) -> int:
@@ -60,7 +60,7 @@ class WindowWriter:
         return clipped
 
     def write_stored(
-        self, rows: slice, cols: slice, stored: NDArray[Any], bands: Bands = None
+        self, rows: slice, cols: slice, stored: NDArray[np.generic], bands: Bands = None
     ) -> None:
         """Write the bare numbers (band, row, col) of a window; their type must be the file's."""
         which = clip_window(self.shape, rows, cols, bands)
@@ -111,7 +111,7 @@ class CubeWriter:
         self,
         rows: slice,
         cols: slice,
-        data: NDArray[Any],
+        data: NDArray[np.generic],
         valid: NDArray[np.bool_] | None = None,
         bands: Bands = None,
     ) -> None:
@@ -128,7 +128,7 @@ class CubeWriter:
             self.clipped += clipped
 
     def write_stored(
-        self, rows: slice, cols: slice, stored: NDArray[Any], bands: Bands = None
+        self, rows: slice, cols: slice, stored: NDArray[np.generic], bands: Bands = None
     ) -> None:
         """Write the bare numbers (band, row, col) of a window; their type must be the file's."""
         self._check_open()
@@ -172,7 +172,7 @@ class _Aborted(BaseException):
 
 @contextmanager
 def write_mapped(
-    path: Path, head: bytes, shape: tuple[int, int, int], dtype: np.dtype[Any], axes: str
+    path: Path, head: bytes, shape: tuple[int, int, int], dtype: np.dtype[np.generic], axes: str
 ) -> Iterator[WriteWindow]:
     """A file of ``head`` and then the numbers in the order ``axes``, to be filled by windows."""
     stored_shape = tuple(shape[AXES.index(a)] for a in axes)
@@ -183,9 +183,9 @@ def write_mapped(
         file.flush()
         reserve_space(file, len(head) + count_bytes(shape, dtype.str))
 
-    def put(bands: Index, rows: slice, cols: slice, stored: NDArray[Any]) -> None:
+    def put(bands: Index, rows: slice, cols: slice, stored: NDArray[np.generic]) -> None:
         with lock:
-            array: NDArray[Any] = np.memmap(path, dtype, "r+", len(head), stored_shape)
+            array: NDArray[np.generic] = np.memmap(path, dtype, "r+", len(head), stored_shape)
             array.transpose(order)[bands, rows, cols] = stored
 
     yield put

@@ -108,7 +108,7 @@ def walk_store(path: Path) -> Tree:
     if not is_store(path):
         raise BadFile(f"{path} is no Zarr store (it has no zarr.json); check the name")
     nodes: dict[str, Node] = {}
-    groups: dict[str, Any] = {}
+    groups: dict[str, dict[str, object]] = {}
     with explain_errors(path):
         root = zarr.open(str(path), mode="r")
         if isinstance(root, zarr.Array):
@@ -206,7 +206,7 @@ class StoreWriter:
             for i, band in enumerate(bands):
                 self.cube[band, rows, cols] = stored[i]
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[StoreWriter], tuple[Path]]:
         return StoreWriter, (self.path,)
 
 
@@ -237,8 +237,8 @@ def write_windows(
         file.unlink()
 
 
-def _describe_array(like: Described, encoding: Encoding) -> dict[str, Any]:
-    found: dict[str, Any] = {"axes": AXES}
+def _describe_array(like: Described, encoding: Encoding) -> dict[str, object]:
+    found: dict[str, object] = {"axes": AXES}
     if encoding.scale != 1.0 or encoding.offset != 0.0:
         found |= {"scale_factor": encoding.scale, "add_offset": encoding.offset}
     if encoding.nodata is not None and np.isfinite(encoding.nodata):
@@ -246,8 +246,8 @@ def _describe_array(like: Described, encoding: Encoding) -> dict[str, Any]:
     return found
 
 
-def _describe_cube(like: Described, encoding: Encoding) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _describe_cube(like: Described, encoding: Encoding) -> dict[str, object]:
+    found: dict[str, object] = {}
     if like.wavelengths is not None:
         found |= {"wavelengths": like.wavelengths.tolist(), "wavelength_units": "nm"}
     if "fwhm" in carry_metadata(like):

@@ -17,7 +17,7 @@ from ...errors import BadFile
 from ..atomic import atomic, check_output
 from ..checks import count_bytes, explain_errors
 from ..formats import Format
-from ..reader import CubeReader, Described, ReadOptions, apply_nodata, map_windows
+from ..reader import CubeReader, Described, ReadOptions, build_reader, map_windows
 from ..writer import WriteWindow, write_mapped
 from . import header
 from .facts import (
@@ -78,20 +78,13 @@ class Envi(Format):
             data = find_data(path, head, offset + count_bytes(shape, dtype.str), notes)
             check_size(data, offset, shape, dtype)
             said = read_facts(keys, bands, notes)
-        metadata = said.metadata | {"notes": tuple(notes), "data_file": str(data)}
-        stored = Encoding(dtype.name, order, said.scale, said.offset, said.nodata, format=self.name)
-        encoding = apply_nodata(stored, metadata, options.nodata)
+        said.metadata["data_file"] = str(data)
+        encoding = Encoding(dtype.name, order, format=self.name)
         laid = tuple(shape[AXES.index(a)] for a in order)
-        return CubeReader(
-            path,
-            shape,
-            encoding,
-            map_windows(data, offset, laid, dtype, order),
-            said.wavelengths,
-            said.good_bands,
-            metadata,
-            plain=True,
-        )
+        window = map_windows(data, offset, laid, dtype, order)
+        made = build_reader(path, shape, encoding, window, said, options)
+        made.plain = True
+        return made
 
     def choose_axes(self, path: Path, asked: Encoding) -> str:
         """The interleave that the ending names, or the input's if that was ENVI, or bsq."""

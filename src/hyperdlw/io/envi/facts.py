@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from ...cube import Encoding, to_nanometres
+from ...cube import Encoding, Metadata, to_nanometres
 from ...errors import BadFile
 from ..checks import count_bytes, format_size
 from ..metadata import ENVI_KEYS, carry_metadata
@@ -110,7 +109,7 @@ def read_facts(keys: Mapping[str, str], bands: int, notes: list[str]) -> FileFac
         units = "um" if float(centres[0]) != wavelengths[0] else "nm"
     fwhm = None if widths is None else to_nanometres(widths, units, notes, "fwhm")
     good = numbers("bbl")
-    metadata: dict[str, Any] = {}
+    metadata: dict[str, object] = {}
     if fwhm is not None:
         metadata["fwhm"] = tuple(fwhm.tolist())
     names = listed("band names")
@@ -121,25 +120,22 @@ def read_facts(keys: Mapping[str, str], bands: int, notes: list[str]) -> FileFac
     scale, offset = _read_scale(keys, numbers, bands, metadata, notes)
     metadata |= header.read_place(keys, notes)
     metadata["envi"] = {k: v for k, v in keys.items() if k not in ("samples", "lines", "bands")}
-    nodata = None
+    made = FileFacts(scale, offset, None, "", wavelengths, None, metadata, notes)
+    made.good_bands = None if good is None else np.array(good) != 0
     if "data ignore value" in keys:
         nodata = header.read_number(keys["data ignore value"])
-        metadata["nodata_from"] = "'data ignore value' in the header"
         if math.isnan(nodata) and keys["data ignore value"].strip().lower() != "nan":
             notes.append("'data ignore value' is no number and was not used")
-            metadata.pop("nodata_from")
-        elif math.isnan(nodata):
-            metadata["nodata_is_nan"] = True
-        nodata = None if math.isnan(nodata) else nodata
-    kept = np.ones(0, bool) if good is None else np.array(good) != 0
-    return FileFacts(scale, offset, nodata, wavelengths, kept, metadata, notes)
+        else:
+            made.nodata, made.nodata_from = nodata, "'data ignore value' in the header"
+    return made
 
 
 def _read_scale(
     keys: Mapping[str, str],
     numbers: Callable[[str], list[float] | None],
     bands: int,
-    metadata: dict[str, Any],
+    metadata: dict[str, object],
     notes: list[str],
 ) -> tuple[float, float]:
     """value = stored / reflectance scale factor, or stored * gain + offset."""
@@ -221,7 +217,7 @@ def _keep_list(kept: Mapping[str, str], key: str, values: list[str]) -> str | No
 
 
 def _make_scale_keys(
-    kept: Mapping[str, str], encoding: Encoding, bands: int, meta: Mapping[str, Any]
+    kept: Mapping[str, str], encoding: Encoding, bands: int, meta: Metadata
 ) -> dict[str, str]:
     scale, offset = encoding.scale, encoding.offset
     if "band_scales" in meta:
@@ -248,9 +244,7 @@ def _make_scale_keys(
     }
 
 
-def _make_spectral_keys(
-    kept: Mapping[str, str], like: Described, meta: Mapping[str, Any]
-) -> dict[str, str]:
+def _make_spectral_keys(kept: Mapping[str, str], like: Described, meta: Metadata) -> dict[str, str]:
     """Wavelengths and widths, as they were written if they are the same, else in nanometres."""
     keys: dict[str, str] = {}
     centres = None if like.wavelengths is None else like.wavelengths.tolist()

@@ -13,11 +13,10 @@ import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from ...cube import scale_decimal
+from ...cube import Metadata, scale_decimal
 from ...errors import BadFile
 from ..checks import explain_errors
 
@@ -164,7 +163,7 @@ def _shorten(text: str) -> str:
 # --- map coordinates
 
 
-def read_place(keys: Mapping[str, str], notes: list[str]) -> dict[str, Any]:
+def read_place(keys: Mapping[str, str], notes: list[str]) -> dict[str, object]:
     """``crs`` and ``transform`` of ``map info`` and ``coordinate system string``."""
     said = {k: keys[k] for k in ("map info", "coordinate system string") if k in keys}
     if not said:
@@ -175,7 +174,7 @@ def read_place(keys: Mapping[str, str], notes: list[str]) -> dict[str, Any]:
 
     tiny = {"samples": "8", "lines": "8", "bands": "1", "header offset": "0", "data type": "1"}
     tiny |= {"interleave": "bsq", "byte order": "0", "file type": "ENVI Standard"}
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     try:
         with tempfile.TemporaryDirectory() as folder, silence_gdal():
             Path(folder, "x.img").write_bytes(bytes(64))  # GDAL looks at no smaller file
@@ -192,7 +191,7 @@ def read_place(keys: Mapping[str, str], notes: list[str]) -> dict[str, Any]:
     return found
 
 
-def make_place_keys(metadata: Mapping[str, Any]) -> dict[str, str]:
+def make_place_keys(metadata: Metadata) -> dict[str, str]:
     """``map info`` and ``coordinate system string`` of ``crs`` and ``transform``."""
     if "transform" not in metadata and "crs" not in metadata:
         return {}
@@ -200,7 +199,7 @@ def make_place_keys(metadata: Mapping[str, Any]) -> dict[str, str]:
 
     from ..pictures import silence_gdal
 
-    place: dict[str, Any] = {}
+    place: dict[str, object] = {}
     if "transform" in metadata:
         place["transform"] = rasterio.Affine(*metadata["transform"])
     if "crs" in metadata:
