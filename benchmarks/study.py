@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 import torch
-
 from hyperdlw.bench.cases import centre
+
 from hyperdlw.networks import files as store
 from hyperdlw.testbed import find_noise, load_scenes
 from hyperdlw.train.loop import train, validate

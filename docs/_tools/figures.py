@@ -169,11 +169,11 @@ def main() -> None:
     options.add_argument("--out", type=Path, default=Path("docs/figures"))
     asked = options.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
-    clean, dirty = demo.make(*demo.SIZE)
+    clean, dirty = demo.make_scene(*demo.SIZE)
     weights = all_weights(clean.with_data(dirty.y))
     drawn = {
         "idea": idea(clean, dirty),
-        "weights": maps(clean, dirty, weights, demo.corrupted_band(dirty.truth)),
+        "weights": maps(clean, dirty, weights, demo.choose_band(dirty.truth)),
         "trust": trust(dirty, weights),
     }
     if asked.cube:
@@ -182,7 +182,7 @@ def main() -> None:
         top, left = ((n - asked.size) // 2 for n in own.shape[1:])
         part = unit[:, top : top + asked.size, left : left + asked.size]
         noisy = noise.case(demo.CASE, part, np.random.default_rng(demo.SEED))
-        band = demo.corrupted_band(noisy.truth)
+        band = demo.choose_band(noisy.truth)
         found = all_weights(Cube.from_array(noisy.y))
         drawn[f"weights-{asked.name}"] = maps(Cube.from_array(part), noisy, found, band)
     for name, made in drawn.items():

@@ -10,9 +10,10 @@ import pytest
 
 from hyperdlw.app.cli.bench import bench
 from hyperdlw.bench import report, runner
-from hyperdlw.bench.cases import Case, Files, Scene
-from hyperdlw.bench.experiments import Asked, pick
-from hyperdlw.bench.figures import figures, panels
+from hyperdlw.bench.catalogue import BenchOptions, pick_table
+from hyperdlw.bench.experiment import Experiment, Files, Scene
+from hyperdlw.bench.figures import draw_table, make_panels
+from hyperdlw.bench.runner import Case
 from hyperdlw.bench.tables import REFERENCE, SIMPLE, TABLES, Row
 from hyperdlw.errors import BadFile, BadOption
 from hyperdlw.io import save_cube
@@ -20,7 +21,9 @@ from hyperdlw.testbed import SceneChoice, load_scenes, scenes
 from hyperdlw.testbed.metrics import psnr
 
 TABLE = replace(
-    SIMPLE, noise=(1, 5), rows=(Row("uniform"), Row("robust"), Row("oracle"), Row("oracle", "best"))
+    SIMPLE,
+    noise=("case1", "case5"),
+    rows=(Row("uniform"), Row("robust"), Row("oracle"), Row("oracle", "best")),
 )
 
 
@@ -30,8 +33,8 @@ def scene() -> Scene:
 
 
 def test_keys_name_cases() -> None:
-    case = Case("s", "h", 1, 0, "nn", "uniform")
-    assert case.key == Case("s", "h", 1, 0, "nn", "uniform").key
+    case = Case("s", "h", "case1", 0, "nn", "uniform")
+    assert case.key == Case("s", "h", "case1", 0, "nn", "uniform").key
     others = [replace(case, seed=1), replace(case, strength="best"), replace(case, source="x")]
     assert len({c.key for c in [case, *others]}) == 4
 
@@ -39,20 +42,20 @@ def test_keys_name_cases() -> None:
 def test_a_run_resumes_and_repeats_nothing(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "r.jsonl"
-    cases = runner.plan(TABLE, [scene], range(1))
+    path = tmp_path / "simple.jsonl"
+    cases = runner.plan_cases(TABLE, [scene], range(1))
     assert len(cases) == 2 * (1 + 3 * len(TABLE.rows))
-    first = runner.run(cases[:7], [scene], path)
+    first = runner.run_cases(cases[:7], [scene], Experiment("simple", tmp_path))
     path.write_text(path.read_text() + '{"key": "cut off')
-    everything = runner.run(cases, [scene], path)
+    everything = runner.run_table(TABLE, [scene], tmp_path)
     assert everything[:7] == first
-    monkeypatch.setattr(runner, "each", lambda group: pytest.fail("a case was run again"))
-    assert runner.run(cases, [scene], path) == everything
+    monkeypatch.setattr(runner, "run_each", lambda group: pytest.fail("a case was run again"))
+    assert runner.run_table(TABLE, [scene], tmp_path) == everything
 
 
 def test_records_are_true(scene: Scene, tmp_path: Path) -> None:
-    cases = runner.plan(replace(TABLE, noise=(1,)), [scene], range(1))
-    records = {(report.label(r), r["model"]): r for r in runner.run(cases, [scene], tmp_path / "r")}
+    made = runner.run_table(replace(TABLE, noise=("case1",)), [scene], tmp_path)
+    records = {(report.label_record(r), r["model"]): r for r in made}
     noisy = runner.make_noisy(scene, 1, 0)
     assert records["noisy", "noisy"]["psnr"] == pytest.approx(psnr(scene.data, noisy.y, clip=False))
     for model in TABLE.models:
@@ -62,29 +65,29 @@ def test_records_are_true(scene: Scene, tmp_path: Path) -> None:
 
 
 def test_two_processes_give_the_same_figures(scene: Scene, tmp_path: Path) -> None:
-    cases = runner.plan(replace(TABLE, rows=(Row("uniform"),)), [scene], range(1))
-    one = runner.run(cases, [scene], tmp_path / "one")
-    two = runner.run(cases, [scene], tmp_path / "two", workers=2)
+    table = replace(TABLE, rows=(Row("uniform"),))
+    one = runner.run_table(table, [scene], tmp_path / "one")
+    two = runner.run_table(table, [scene], tmp_path / "two", workers=2)
     for a, b in zip(one, two, strict=True):
         assert a["key"] == b["key"]
         assert a["psnr"] == pytest.approx(b["psnr"], abs=1e-4)
 
 
 def test_a_case_that_cannot_run_says_why(scene: Scene, tmp_path: Path) -> None:
-    table = replace(TABLE, noise=(1,), rows=(Row("uniform"), Row("no-such-network")))
-    records = runner.run(runner.plan(table, [scene], range(1)), [scene], tmp_path / "r")
+    table = replace(TABLE, noise=("case1",), rows=(Row("uniform"), Row("no-such-network")))
+    records = runner.run_table(table, [scene], tmp_path)
     skipped = [r for r in records if "skipped" in r]
     assert len(skipped) == 3
-    assert "no-such-network" in report.markdown(table, records)
+    assert "no-such-network" in report.write_markdown(table, records)
 
 
 def test_reports(scene: Scene, tmp_path: Path) -> None:
-    records = runner.run(runner.plan(TABLE, [scene], range(1)), [scene], tmp_path / "r")
-    pages = report.write(TABLE, records, tmp_path, {"a < b": b"png"})
+    records = runner.run_table(TABLE, [scene], tmp_path)
+    pages = report.write_report(TABLE, records, tmp_path, {"a < b": b"png"})
     text, rows, page = (p.read_text() for p in pages[:3])
     assert pages[3].read_bytes() == b"png"
     for model in TABLE.models:
-        value = report.means(records)["uniform", model, 5]
+        value = report.mean_figures(records)["uniform", model, "case5"]
         assert f"{value:.2f}" in text
         assert f"{value:.2f}" in page
     assert len(rows.splitlines()) == len(records) + 1
@@ -93,22 +96,17 @@ def test_reports(scene: Scene, tmp_path: Path) -> None:
 
 
 def test_reference_rows_follow_ours(scene: Scene, tmp_path: Path, shared: Path) -> None:
-    found = runner.reference_networks(shared / "reference/dlwnet-release")
+    found = runner.find_reference_networks(shared / "reference/dlwnet-release")
     assert sorted(found) == sorted(
         REFERENCE + n for n in (["N", "T", "TS", "N+T", "N+TS", "T+TS", "N+T+TS"])
     )
     name = REFERENCE + "N"
-    table = replace(TABLE, noise=(1,), rows=(Row("uniform"), Row("N")), models=("nn",))
-    records = runner.run(
-        runner.plan(table, [scene], range(1), Files({name: found[name]})),
-        [scene],
-        tmp_path / "r",
-        files=Files(found),
-    )
-    db = report.means(records)
-    assert db[name, "nn", 1] > db["uniform", "nn", 1]
+    table = replace(TABLE, noise=("case1",), rows=(Row("uniform"), Row("N")), models=("nn",))
+    records = runner.run_table(table, [scene], tmp_path, files=Files({name: found[name]}))
+    db = report.mean_figures(records)
+    assert db[name, "nn", "case1"] > db["uniform", "nn", "case1"]
     with pytest.raises(BadFile):
-        runner.reference_networks(tmp_path)
+        runner.find_reference_networks(tmp_path)
 
 
 def test_scenes_of_a_folder(tmp_path: Path) -> None:
@@ -126,13 +124,13 @@ def test_scenes_of_a_folder(tmp_path: Path) -> None:
         load_scenes(tmp_path, SceneChoice(colour=True))
     with pytest.raises(BadFile, match="5 bands, not 31"):
         load_scenes(tmp_path, SceneChoice(only=("a",), bands=31))
-    (named,) = Asked(tmp_path, tmp_path, crop=8, bands=4, only=("a",)).scenes("simple")
+    (named,) = BenchOptions(tmp_path, tmp_path, crop=8, bands=4, only=("a",)).load_scenes("simple")
     assert named.name == "a[4]"
     np.testing.assert_array_equal(named.data, found["a"])
 
 
 def test_tables() -> None:
-    assert pick("simple", (1, 5)).noise == (1, 5)
+    assert pick_table("simple", ("case1", "case5")).noise == ("case1", "case5")
     with pytest.raises(BadOption, match="did you mean 'simple'"):
         bench("simpel")
     for table in TABLES.values():
@@ -141,19 +139,19 @@ def test_tables() -> None:
 
 def test_rows_that_name_their_model(scene: Scene, tmp_path: Path) -> None:
     table = replace(TABLE, models=(), rows=(Row("uniform", model="tv"), Row("robust", model="nn")))
-    records = runner.run(runner.plan(table, [scene], range(1)), [scene], tmp_path / "r")
+    records = runner.run_table(table, [scene], tmp_path)
     assert len(records) == 2 * (1 + 2)
-    text = report.markdown(table, records)
-    value = report.means(records)["robust", "nn", 5]
+    text = report.write_markdown(table, records)
+    value = report.mean_figures(records)["robust", "nn", "case5"]
     assert f"{value:.2f}" in next(line for line in text.splitlines() if "| nn, robust |" in line)
     assert "case 1: " in text
 
 
 def test_figures(scene: Scene) -> None:
-    table = replace(SIMPLE, noise=(1,), panel=(Row("uniform"), Row("oracle")))
-    lines = panels(table, scene, 1)
+    table = replace(SIMPLE, noise=("case1",), panel=(Row("uniform"), Row("oracle")))
+    lines = make_panels(table, scene, "case1")
     assert [len(line) for line in lines] == [4, 4, 4]
     assert lines[0][2][0].startswith("nn, uniform: ")
-    found = figures(table, scene)
+    found = draw_table(table, scene)
     assert list(found) == ["simple-case1.png"]
     assert found["simple-case1.png"].startswith(b"\x89PNG")

@@ -9,9 +9,9 @@ import pytest
 
 from hyperdlw import Cube
 from hyperdlw.bench import classify
-from hyperdlw.bench.cases import Files
-from hyperdlw.bench.classify import Method
-from hyperdlw.bench.runner import reference_networks
+from hyperdlw.bench.classify import RankedRow
+from hyperdlw.bench.experiment import Files
+from hyperdlw.bench.runner import find_reference_networks
 
 pytest.importorskip("sklearn")
 
@@ -29,7 +29,11 @@ def scene() -> tuple[Cube, np.ndarray]:
 
 
 def test_denoising_helps_the_classifier(scene: tuple[Cube, np.ndarray], tmp_path: Path) -> None:
-    methods = (Method(""), Method("uniform", model="tv"), Method("no-such-source", model="tv"))
+    methods = (
+        RankedRow(""),
+        RankedRow("uniform", model="tv"),
+        RankedRow("no-such-source", model="tv"),
+    )
     records = classify.run(*scene, tmp_path, methods=methods, repeats=3)
     assert records[1]["mean"] > records[0]["mean"] + 0.1
     assert "no-such-source" in records[2]["skipped"]
@@ -45,8 +49,8 @@ def test_denoising_helps_the_classifier(scene: tuple[Cube, np.ndarray], tmp_path
 def test_the_released_network_is_a_row(
     scene: tuple[Cube, np.ndarray], tmp_path: Path, shared: Path
 ) -> None:
-    files = Files(reference_networks(shared / "reference/dlwnet-release"))
-    methods = (Method("authors' N+T+TS", model="lrtv"),)
+    files = Files(find_reference_networks(shared / "reference/dlwnet-release"))
+    methods = (RankedRow("authors' N+T+TS", model="lrtv"),)
     assert classify.run(*scene, tmp_path, methods=methods, repeats=1) == []
     records = classify.run(*scene, tmp_path, methods=methods, repeats=1, files=files)
     assert [r["method"] for r in records] == ["lrtv, authors' N+T+TS"]
@@ -57,7 +61,7 @@ def test_both_ranks_are_compared() -> None:
     def record(method: str, mean: float) -> dict[str, object]:
         return {"method": method, "mean": mean}
 
-    text = classify.headlines(
+    text = classify.write_headlines(
         [
             record("lrtv, original", 0.7),
             record("lrtv, original, rank auto", 0.68),
@@ -66,12 +70,12 @@ def test_both_ranks_are_compared() -> None:
         ]
     )
     assert "| lrtv | original | 70.00 | 68.00 | 75.00 |" in text
-    assert any(m.rank == "auto" and m.weights == "N+T+TS" for m in classify.METHODS)
+    assert any(m.rank == "auto" and m.weights == "N+T+TS" for m in classify.list_methods())
 
 
 def test_training_pixels_do_not_count(scene: tuple[Cube, np.ndarray]) -> None:
     labels = scene[1].ravel()
-    train = classify.split(labels, np.random.default_rng(0))
+    train = classify.split_pixels(labels, np.random.default_rng(0))
     found = np.where(train, labels, 0)
-    assert classify.accuracy(found, labels, train) == 0.0
-    assert classify.accuracy(labels, labels, train) == 1.0
+    assert classify.measure_accuracy(found, labels, train) == 0.0
+    assert classify.measure_accuracy(labels, labels, train) == 1.0

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hyperdlw.bench import choice, experiments, report, robust
-from hyperdlw.bench.cases import Scene
-from hyperdlw.bench.experiments import Asked
+from hyperdlw.bench import auto, catalogue, report, robust
+from hyperdlw.bench.catalogue import BenchOptions
+from hyperdlw.bench.experiment import Scene
 from hyperdlw.errors import BadFile, BadOption, DlwError
 from hyperdlw.testbed import CASES, NOISES, scenes
 
@@ -18,31 +18,31 @@ def scene() -> Scene:
 
 
 def test_automatic_choices_are_measured_once(scene: Scene, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(choice, "OCTAVES", (0.5, 1.0))
+    monkeypatch.setattr(auto, "OCTAVES", (0.5, 1.0))
     names = ("nn", "tv")
     said: list[str] = []
-    (path,) = choice.run([scene], tmp_path, names=names, noise=(1, 5), report=said.append)
+    (path,) = auto.run([scene], tmp_path, names=names, noise=("case1", "case5"), tell=said.append)
     assert len(said) == 2
     first = path.read_text()
-    choice.run([scene], tmp_path, names=names, noise=(1, 5), report=said.append)
+    auto.run([scene], tmp_path, names=names, noise=("case1", "case5"), tell=said.append)
     assert len(said) == 2
     assert path.read_text() == first
-    assert "| made | 5 |" in first
+    assert "| made | case 5 |" in first
 
 
 def test_losses_are_against_the_best_of_the_grid() -> None:
-    def record(auto: float, advice: float) -> dict[str, object]:
-        every = {m: {"psnr": auto, "best": 30.0, "one": 29.0} for m in choice.MODELS}
+    def record(found: float, advice: float) -> dict[str, object]:
+        every = {m: {"psnr": found, "best": 30.0, "one": 29.0} for m in auto.MODELS}
         method = ["nn", "N", 1.0]
         return {
             "scene": "a",
-            "noise": 1,
+            "noise": "case1",
             "automatic": every,
             "advice": {"method": method, "psnr": advice},
             "best": {"method": method, "psnr": 31.0},
         }
 
-    text = choice.markdown([record(29.5, 30.0), record(29.9, 31.0)])
+    text = auto.write_markdown([record(29.5, 30.0), record(29.9, 31.0)])
     assert "| nn | 0.30 | 1.00 |" in text
     assert "is 0.50 dB below the best of the grid on average, 1.00 dB at worst" in text
 
@@ -51,10 +51,10 @@ def test_robustness_table(scene: Scene, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(robust, "MODELS", ("nn",))
     monkeypatch.setattr(robust, "COUNTS", (7, 20))
     said: list[str] = []
-    (path,) = robust.run([scene], tmp_path, report=said.append)
+    (path,) = robust.run([scene], tmp_path, tell=said.append)
     assert len(said) == len(NOISES) - len(CASES) + 1 + 2
     assert said[-1] == "made by code, Case 5, 20 bands"
-    robust.run([scene], tmp_path, report=said.append)
+    robust.run([scene], tmp_path, tell=said.append)
     assert len(said) == len(NOISES) - len(CASES) + 1 + 2
     rows = [line for line in path.read_text().splitlines() if line.startswith(("| Case", "| Str"))]
     assert len(rows) == len(said) - 1
@@ -62,18 +62,18 @@ def test_robustness_table(scene: Scene, tmp_path: Path, monkeypatch) -> None:
 
 def test_everything_in_one_run(tmp_path: Path, monkeypatch) -> None:
     """Parts without data are left out and said, one that fails does not stop the others."""
-    seen: list[tuple[str, Asked]] = []
+    seen: list[tuple[str, BenchOptions]] = []
 
-    def broken(asked: Asked) -> None:
+    def broken(asked: BenchOptions) -> None:
         raise BadFile("no such scene")
 
-    for name in experiments.EXPERIMENTS:
+    for name in catalogue.EXPERIMENTS:
         if name != "all":
             note = lambda asked, name=name: seen.append((name, asked))  # noqa: E731
-            monkeypatch.setitem(experiments.EXPERIMENTS, name, note)
-    monkeypatch.setitem(experiments.EXPERIMENTS, "pnp", broken)
+            monkeypatch.setitem(catalogue.EXPERIMENTS, name, note)
+    monkeypatch.setitem(catalogue.EXPERIMENTS, "pnp", broken)
     with pytest.raises(DlwError, match="not every table was filled: pnp"):
-        experiments.everything(Asked(tmp_path, data=tmp_path, remote=tmp_path, quiet=True))
+        catalogue.run_all(BenchOptions(tmp_path, data=tmp_path, remote=tmp_path, quiet=True))
     text = (tmp_path / "index.md").read_text()
     assert "| colour | left out: needs --photos FOLDER |" in text
     assert "| pnp | failed: no such scene |" in text
@@ -89,46 +89,46 @@ def test_everything_in_one_run(tmp_path: Path, monkeypatch) -> None:
 
 
 def test_networks_are_compared_in_their_own_models_only() -> None:
-    table = experiments.pick("networks")
+    table = catalogue.pick_table("networks")
     assert len(table.rows) == 3 * 1 + 3 * 2 + 3
     assert {m for _, m in table.cells([r for r in table.rows if r.weights == "N+TS"])} == {
         "nn",
         "tvs",
     }
-    one = experiments.pick("networks", models=("tv",))
+    one = catalogue.pick_table("networks", models=("tv",))
     assert {r.weights for r in one.rows} == {"T", "N+T", "T+TS", "N+T+TS"}
     assert {m for _, m in one.cells(one.panel)} == {"tv"}
     with pytest.raises(BadOption, match="lrtv"):
-        experiments.pick("networks", models=("lrtv",))
+        catalogue.pick_table("networks", models=("lrtv",))
     # Records without some pairs of network and model: the best is one of those that are there.
     db = {(r.weights, r.model or "", n): 30.0 for r in table.rows for n in table.noise}
-    db["T+TS", "tvs", 1] = 31.0
-    assert "- best network for tvs: T+TS" in report.headlines(table, db)
+    db["T+TS", "tvs", "case1"] = 31.0
+    assert "- best network for tvs: T+TS" in report.write_headlines(table, db)
 
 
 def test_what_is_left_out_at_the_end_is_said(tmp_path: Path, monkeypatch) -> None:
     for name in ("classify", "cost"):
-        monkeypatch.setitem(experiments.EXPERIMENTS, name, lambda asked: None)
-    experiments.everything(Asked(tmp_path / "new", quiet=True))
+        monkeypatch.setitem(catalogue.EXPERIMENTS, name, lambda asked: None)
+    catalogue.run_all(BenchOptions(tmp_path / "new", quiet=True))
     text = (tmp_path / "new" / "index.md").read_text()
     assert "| robust | left out: needs --data FOLDER |" in text
-    assert len(text.splitlines()) == 4 + len(experiments.PARTS)
+    assert len(text.splitlines()) == 4 + len(catalogue.ALL_PARTS)
 
 
 def test_all_fills_a_table(scene: Scene, tmp_path: Path, monkeypatch) -> None:
     np.savez(tmp_path / "made.npz", cube=scene.data)
-    only = tuple(p for p in experiments.PARTS if p.name == "targets")
-    monkeypatch.setattr(experiments, "PARTS", only)
-    asked = Asked(
+    only = tuple(p for p in catalogue.ALL_PARTS if p.folder == "targets")
+    monkeypatch.setattr(catalogue, "ALL_PARTS", only)
+    asked = BenchOptions(
         tmp_path / "out",
         data=tmp_path,
         crop=16,
-        cases=(1,),
+        noise=("case1",),
         models=("ctv",),
         seeds=1,
         pictures=False,
         quiet=True,
     )
-    experiments.everything(asked)
+    catalogue.run_all(asked)
     assert (tmp_path / "out" / "targets" / "targets.md").exists()
     assert "(targets/targets.md)" in (tmp_path / "out" / "index.md").read_text()

@@ -9,13 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from hyperdlw.app.cli.main import run
-from hyperdlw.bench import cost, dip, parameters, report, runner
-from hyperdlw.bench.cases import Case, Files, Scene
-from hyperdlw.bench.experiments import pick
-from hyperdlw.bench.figures import WIDEST, panels
+from hyperdlw.bench import cost, dip, report, runner
+from hyperdlw.bench.catalogue import pick_table
+from hyperdlw.bench.experiment import Files, Scene
+from hyperdlw.bench.figures import WIDEST, make_panels
 from hyperdlw.bench.tables import MAIN, NETWORKS, ORIGINAL, PNP, RIVALS, Row
 from hyperdlw.errors import BadFile, BadOption
 from hyperdlw.io import save_cube
@@ -23,7 +22,7 @@ from hyperdlw.models.denoisers import catalogue as denoisers
 from hyperdlw.networks import files as store
 from hyperdlw.networks.ffdnet import FFDNet
 from hyperdlw.networks.hsidenet import HSIDeNet
-from hyperdlw.testbed import scenes
+from hyperdlw.testbed import CASES, scenes
 from hyperdlw.testbed.metrics import psnr
 
 
@@ -44,16 +43,16 @@ def test_the_table_of_rivals_is_complete() -> None:
     competitors = [r for r in RIVALS.rows if r.weights in ("", ORIGINAL)]
     assert len(competitors) == 10
     assert {r.model for r in RIVALS.rows if r.weights == MAIN} >= {"nn", "lrtv", "e3dtv", "pnp"}
-    assert RIVALS.noise == (1, 2, 3, 4, 5)
+    assert RIVALS.noise == CASES
     assert all(RIVALS.name_of(r) != r.method for r in RIVALS.rows)
     assert [r.weights for r in PNP.rows if r.weights in NETWORKS] == list(NETWORKS)
 
 
 def test_rivals(scene: Scene, tmp_path: Path) -> None:
-    table = replace(RIVALS, noise=(5,))
-    records = runner.run(runner.plan(table, [scene], range(1)), [scene], tmp_path / "r")
-    text = report.markdown(table, records)
-    figures = {r["model"]: r for r in records if r["weights"] == "" and r["noise"] == 5}
+    table = replace(RIVALS, noise=("case5",))
+    records = runner.run_table(table, [scene], tmp_path)
+    text = report.write_markdown(table, records)
+    figures = {r["model"]: r for r in records if r["weights"] == "" and r["noise"] == "case5"}
     for row in table.rows:
         name = table.name_of(row)
         lines = [x for x in text.splitlines() if x.startswith(f"| {name} |")]
@@ -68,51 +67,50 @@ def test_rivals(scene: Scene, tmp_path: Path) -> None:
 
 def test_marks_of_first_and_second() -> None:
     def record(model: str, value: float) -> dict[str, object]:
-        words = {"scene": "s", "seed": 0, "noise": 1, "strength": 1.0, "seconds": 1.0}
+        words = {"scene": "s", "seed": 0, "noise": "case1", "strength": 1.0, "seconds": 1.0}
         return {**words, "model": model, "weights": "", "psnr": value, "sam": value, "ssim": 0.5}
 
     models = {"lrmr": 30.0, "nmog": 31.0, "hyres": 29.0}
-    table = replace(RIVALS, noise=(1,), rows=tuple(Row("", model=m) for m in models))
-    lines = report.markdown(table, [record(m, v) for m, v in models.items()]).splitlines()
+    table = replace(RIVALS, noise=("case1",), rows=tuple(Row("", model=m) for m in models))
+    lines = report.write_markdown(table, [record(m, v) for m, v in models.items()]).splitlines()
     found = [x for x in lines if x.startswith(("| LRMR", "| NMoG", "| HyRes"))]
     cells = [x.split(" | ")[1] for x in found]
     assert cells[:3] == ["*30.00*", "**31.00**", "29.00"]  # the larger PSNR is better
     assert cells[6:] == ["*30.00*", "31.00", "**29.00**"]  # the smaller angle is better
-    page = report.to_html("\n".join(lines), "t", {})
+    page = report.write_html("\n".join(lines), "t", {})
     assert "<b>31.00</b>" in page
     assert "<i>30.00</i>" in page
 
 
 def test_a_network_of_the_user_joins_the_table(scene: Scene, tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="hsi-denet"):
-        runner.rival_networks(tmp_path)
+        runner.find_published_networks(tmp_path)
     store.save_network(tmp_path / "hsi-denet.safetensors", HSIDeNet(6), {"name": "mine"})
-    files = Files(rivals=runner.rival_networks(tmp_path))
-    table = pick("rivals", (1,), ["hsi-denet"])
-    without, cases = (runner.plan(table, [scene], range(1), f) for f in (Files(), files))
+    files = Files(networks=runner.find_published_networks(tmp_path))
+    table = pick_table("rivals", ("case1",), ["hsi-denet"])
+    without, cases = (runner.plan_cases(table, [scene], range(1), f) for f in (Files(), files))
     assert without[1].key != cases[1].key
-    path = tmp_path / "r"
-    assert "skipped" in runner.run(without, [scene], path)[1]
-    record = runner.run(cases, [scene], path, files=files)[1]
+    assert "skipped" in runner.run_table(table, [scene], tmp_path)[1]
+    record = runner.run_table(table, [scene], tmp_path, files=files)[1]
     assert record["parameters"] == 2_731_968 + 1_152 * 6
-    assert "| HSI-DeNet |" in report.markdown(table, [record])
+    assert "| HSI-DeNet |" in report.write_markdown(table, [record])
     with pytest.raises(BadOption, match="did you mean 'hyres'"):
-        pick("rivals", (), ["hyrse"])
+        pick_table("rivals", (), ["hyrse"])
 
 
 def test_panels_are_wrapped(scene: Scene) -> None:
     table = replace(RIVALS, panel=tuple(Row("", model=m) for m in ("lrmr", "hyres")) * 3)
-    lines = panels(table, scene, 1)
+    lines = make_panels(table, scene, "case1")
     assert [len(line) for line in lines] == [WIDEST, 2]
     assert lines[0][2][0].startswith("LRMR: ")
 
 
 def test_plug_and_play(scene: Scene, tmp_path: Path) -> None:
     table = replace(
-        PNP, noise=(1,), rows=tuple(r for r in PNP.rows if r.weights not in NETWORKS[1:])
+        PNP, noise=("case1",), rows=tuple(r for r in PNP.rows if r.weights not in NETWORKS[1:])
     )
-    records = runner.run(runner.plan(table, [scene], range(1)), [scene], tmp_path / "r")
-    found = {(r["model"], report.label(r)): r for r in records}
+    records = runner.run_table(table, [scene], tmp_path)
+    found = {(r["model"], report.label_record(r)): r for r in records}
     y = torch.from_numpy(runner.make_noisy(scene, 1, 0).y)
     alone = denoisers.resolve("eigen")(y, 50 / 255)
     assert found["pnp", "original"]["psnr"] == pytest.approx(psnr(scene.data, alone.numpy()))
@@ -120,7 +118,7 @@ def test_plug_and_play(scene: Scene, tmp_path: Path) -> None:
     best = found["pnp", "original, best strength"]
     assert best["psnr"] >= found["pnp", "original"]["psnr"]
     assert ("pnp-hqs", "original") not in found
-    text = report.markdown(table, records)
+    text = report.write_markdown(table, records)
     assert "| denoiser alone, best level |" in text
     gain = found["pnp", "N"]["psnr"] - found["pnp", "uniform"]["psnr"]
     assert gain > 0
@@ -131,26 +129,27 @@ def test_another_denoiser_is_another_case(scene: Scene, tmp_path: Path) -> None:
     net = FFDNet(filters=4, layers=2)
     store.save_network(tmp_path / "own.safetensors", net, {"name": "own"})
     files = Files(denoiser=str(tmp_path / "own.safetensors"))
-    table = replace(PNP, noise=(1,), models=("pnp",), rows=(Row(ORIGINAL),))
-    ours, theirs = (runner.plan(table, [scene], range(1), f)[1] for f in (Files(), files))
+    table = replace(PNP, noise=("case1",), models=("pnp",), rows=(Row(ORIGINAL),))
+    ours, theirs = (runner.plan_cases(table, [scene], range(1), f)[1] for f in (Files(), files))
     assert ours.key != theirs.key
     noisy = runner.make_noisy(scene, 1, 0)
-    x, facts = runner.Restorer(scene, noisy, files)(theirs)
+    x, facts = runner.Restorer(scene, noisy, files)(Row(ORIGINAL), "pnp")
     assert facts["parameters"] == sum(p.numel() for p in net.parameters())
     y = torch.from_numpy(noisy.y)
     torch.testing.assert_close(x, denoisers.resolve(files.denoiser or "")(y, 50 / 255))
 
 
 def test_curves_resume(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = dip.run([scene], tmp_path, noise=(1,), iterations=3)
+    paths = dip.run([scene], tmp_path, noise=("case1",), iterations=3)
     lines = (tmp_path / "dip.jsonl").read_text().splitlines()
     assert [json.loads(x)["method"] for x in lines] == ["S2DIP", "DLW-S2DIP"]
     curves = [json.loads(x)["psnr"] for x in lines]
     assert [len(c) for c in curves] == [3, 3]
     assert curves[0] != curves[1]
-    e = dip.ends(curves[1])
+    e = dip.find_ends(curves[1])
     assert (
-        f"| 1 | DLW-S2DIP | {e.final:.2f} | {e.best:.2f} | {e.lost:.2f} |" in paths[0].read_text()
+        f"| case 1 | DLW-S2DIP | {e.final:.2f} | {e.best:.2f} | {e.lost:.2f} |"
+        in paths[0].read_text()
     )
     assert paths[1].read_bytes().startswith(b"\x89PNG")
     # One curve is lost: it alone is run again, to the same values.
@@ -163,7 +162,7 @@ def test_curves_resume(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyP
         return measure(curve, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(dip, "measure", count)
-    dip.run([scene], tmp_path, noise=(1,), iterations=3)
+    dip.run([scene], tmp_path, noise=("case1",), iterations=3)
     assert done == ["DLW-S2DIP"]
     again = json.loads((tmp_path / "dip.jsonl").read_text().splitlines()[-1])
     assert again["psnr"] == curves[1]
@@ -172,13 +171,13 @@ def test_curves_resume(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_curves_of_the_released_network(scene: Scene, tmp_path: Path, shared: Path) -> None:
-    released = runner.reference_networks(shared / "reference/dlwnet-release")
-    dip.run([scene], tmp_path, noise=(1,), iterations=2, files=Files(released))
+    released = runner.find_reference_networks(shared / "reference/dlwnet-release")
+    dip.run([scene], tmp_path, noise=("case1",), iterations=2, files=Files(released))
     records = [json.loads(x) for x in (tmp_path / "dip.jsonl").read_text().splitlines()]
     assert [r["method"] for r in records] == list(dip.METHODS)
     assert len({r["source"] for r in records}) == 3
     assert records[1]["psnr"] != records[2]["psnr"]
-    assert "| 1 | DLW-S2DIP, authors' N+T+TS |" in (tmp_path / "dip.md").read_text()
+    assert "| case 1 | DLW-S2DIP, authors' N+T+TS |" in (tmp_path / "dip.md").read_text()
 
 
 def test_cost(tmp_path: Path) -> None:
@@ -186,7 +185,7 @@ def test_cost(tmp_path: Path) -> None:
     table = replace(cost.TABLE, rows=rows)
     calls: list[int] = []
 
-    def slow(y: Tensor) -> float:
+    def slow(y: np.ndarray) -> float:
         calls.append(y.shape[-1])
         return float(y.shape[-1])
 
@@ -208,16 +207,15 @@ def test_cost(tmp_path: Path) -> None:
 
 
 def test_parameters_of_a_method() -> None:
-    source = runner.resolve("N")
-    assert parameters.of_source(source) == 64_225
-    assert parameters.of_source(runner.resolve("N*robust")) == 64_225
-    assert parameters.of_source(runner.resolve("uniform")) == 0
-    assert {e.name.split(",")[0] for e in cost.extras()} == {"SERT", "S2DIP", "DLW-S2DIP"}
+    assert runner.count_source_parameters(runner.resolve("N")) == 64_225
+    assert runner.count_source_parameters(runner.resolve("N*robust")) == 64_225
+    assert runner.count_source_parameters(runner.resolve("uniform")) == 0
+    assert {e.name.split(",")[0] for e in cost.list_extras()} == {"SERT", "S2DIP", "DLW-S2DIP"}
 
 
-@pytest.mark.parametrize("kind", cost.extras(), ids=lambda e: e.name.split(",")[0])
+@pytest.mark.parametrize("kind", cost.list_extras(), ids=lambda e: e.name.split(",")[0])
 def test_extra_times(kind: cost.Extra) -> None:
-    assert kind.run(torch.rand(31, 8, 8)) > 0
+    assert kind.run(np.random.default_rng(0).random((31, 8, 8), np.float32)) > 0
 
 
 def test_commands(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -236,7 +234,8 @@ def test_commands(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_a_case_of_a_rival_ignores_the_denoiser(scene: Scene) -> None:
-    one = runner.plan(pick("rivals", (1,), ["hyres"]), [scene], range(1))
-    two = runner.plan(pick("rivals", (1,), ["hyres"]), [scene], range(1), Files(denoiser="eigen"))
+    one = runner.plan_cases(pick_table("rivals", ("case1",), ["hyres"]), [scene], range(1))
+    two = runner.plan_cases(
+        pick_table("rivals", ("case1",), ["hyres"]), [scene], range(1), Files(denoiser="eigen")
+    )
     assert one == two
-    assert isinstance(one[0], Case)

@@ -10,19 +10,19 @@ import pytest
 
 from hyperdlw.app.cli import main as cli
 from hyperdlw.bench import theory
-from hyperdlw.bench.cases import Scene
+from hyperdlw.bench.experiment import Scene, read_records
 from hyperdlw.bench.tables import NETWORKS, REFERENCE
 from hyperdlw.errors import BadFile
 
 
 @pytest.fixture
 def scene() -> Scene:
-    return theory.made_scenes(1, 24)[0]
+    return theory.make_scenes(1, 24)[0]
 
 
 def fake(scene: Scene, turned: bool = False) -> list[dict[str, object]]:
     """Records in which the PSNR falls (or rises) with U exactly."""
-    u = theory.divergences([scene], theory.EPSILONS[-1])
+    u = theory.measure_divergences([scene], theory.EPSILONS[-1])
     return [
         {
             "key": f"{n} {t}",
@@ -38,7 +38,7 @@ def fake(scene: Scene, turned: bool = False) -> list[dict[str, object]]:
 
 def test_a_network_of_the_target_alone_has_divergence_zero(scene: Scene) -> None:
     for eps in theory.EPSILONS:
-        u = theory.divergences([scene], eps)
+        u = theory.measure_divergences([scene], eps)
         for network, target in (("N", "nn"), ("T", "tv"), ("TS", "tvs")):
             assert u[network, target] == 0.0
         assert u["T", "nn"] == pytest.approx(u["N", "tv"])
@@ -47,19 +47,19 @@ def test_a_network_of_the_target_alone_has_divergence_zero(scene: Scene) -> None
 
 def test_the_rank_correlation_of_a_perfect_and_of_a_turned_order(scene: Scene) -> None:
     for turned, rho in ((False, 1.0), (True, -1.0)):
-        found = [c for c in theory.compare(fake(scene, turned), [scene]) if c.eps == 1.0]
+        found = [c for c in theory.compare_networks(fake(scene, turned), [scene]) if c.eps == 1.0]
         assert [c.target for c in found] == list(theory.TARGETS)
         assert [c.rho for c in found] == pytest.approx([rho] * 3)
 
 
 def test_records_of_networks_that_were_replaced_do_not_count(scene: Scene) -> None:
     old = [{**r, "weights": str(r["weights"]).removeprefix(REFERENCE)} for r in fake(scene)]
-    assert theory.compare([{**r, "source": "0" * 16} for r in old], [scene]) == []
+    assert theory.compare_networks([{**r, "source": "0" * 16} for r in old], [scene]) == []
 
 
 def test_spearman_without_an_order_is_nan() -> None:
-    assert np.isnan(theory.spearman([1, 2], [1, 2]))
-    assert np.isnan(theory.spearman([1, 1, 1], [1, 2, 3]))
+    assert np.isnan(theory.correlate_ranks([1, 2], [1, 2]))
+    assert np.isnan(theory.correlate_ranks([1, 1, 1], [1, 2, 3]))
 
 
 def test_the_command_writes_table_and_picture(
@@ -94,5 +94,6 @@ def test_the_other_tables_need_scenes(capsys: pytest.CaptureFixture[str]) -> Non
 def test_measuring_without_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The records are made on scenes made by code, seven networks and three targets each."""
     monkeypatch.setattr(theory, "NETWORKS", ("N", "T", "TS"))
-    rows = theory.measure(theory.made_scenes(1, 16), tmp_path / "t.jsonl")
+    theory.run(theory.make_scenes(1, 16), None, tmp_path)
+    rows = read_records(tmp_path / "theory.jsonl").values()
     assert len([r for r in rows if r["model"] != "noisy"]) == 2 * 3 * 3

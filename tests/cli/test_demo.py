@@ -11,16 +11,17 @@ from rich.console import Console
 
 from hyperdlw import io
 from hyperdlw.bench import demo
+from hyperdlw.errors import MissingDependency
 
 
 @pytest.fixture(scope="module")
 def small() -> demo.Demo:
-    return demo.compute(24, 32, 8)
+    return demo.run_models(24, 32, 8)
 
 
 def test_table_has_every_source_and_one_best_per_model(small):
     console = Console(width=120, force_terminal=True, record=True, file=StringIO())
-    console.print(demo.table(small))
+    console.print(demo.make_table(small))
     text = console.export_text()
     for name in ("none (noisy)", *demo.FORMULAS):
         assert name in text
@@ -31,7 +32,7 @@ def test_table_has_every_source_and_one_best_per_model(small):
 
 def test_page(tmp_path: Path, small, monkeypatch):
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(demo, "compute", lambda: small)
+    monkeypatch.setattr(demo, "run_models", lambda: small)
     target = demo.run(tmp_path / "new" / "folder", Console(quiet=True))
     page = io.open_cube(target)
     assert page.bands in (3, 4)
@@ -40,7 +41,7 @@ def test_page(tmp_path: Path, small, monkeypatch):
 
 
 def test_spots_differ(small):
-    a, b = demo.pixels(small.clean.data)
+    a, b = demo.choose_pixels(small.clean.data)
     assert a != b
 
 
@@ -48,6 +49,6 @@ def test_missing_matplotlib(tmp_path, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(demo.MissingDependency, match="pip install"):
+    with pytest.raises(MissingDependency, match="pip install"):
         demo.run(tmp_path / "x", Console(quiet=True))
     assert not (tmp_path / "x").exists()

@@ -8,7 +8,8 @@ import torch
 
 from hyperdlw import denoise, models
 from hyperdlw.bench import runner
-from hyperdlw.bench.cases import Case, Scene
+from hyperdlw.bench.experiment import Scene
+from hyperdlw.bench.tables import Row, Table
 from hyperdlw.cube import Cube
 from hyperdlw.errors import BadOption
 from hyperdlw.pipeline.prepare import prepare
@@ -148,12 +149,9 @@ def test_refusals(options: dict, words: str) -> None:
 def test_benchmark_rows_of_originals(tmp_path) -> None:
     clean, _ = image()
     scene = Scene("made", clean.numpy())
-    cases = [
-        Case("made", scene.sha256, 1, 0, model, weights)
-        for model in ("lrtv", "tv")
-        for weights in ("original", "uniform")
-    ]
-    records = runner.run(cases, [scene], tmp_path / "r.jsonl")
-    assert records[0]["psnr"] != records[1]["psnr"]
-    assert "no original version" in records[2]["skipped"]
-    assert records[3]["psnr"] > 0
+    table = Table("t", "t", ("lrtv", "tv"), (Row("original"), Row("uniform")), ("case1",))
+    made = runner.run_table(table, [scene], tmp_path)
+    records = {(r["model"], r["weights"]): r for r in made}
+    assert records["lrtv", "original"]["psnr"] != records["lrtv", "uniform"]["psnr"]
+    assert "no original version" in records["tv", "original"]["skipped"]
+    assert records["tv", "uniform"]["psnr"] > 0

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hyperdlw.bench import runner
-from hyperdlw.bench.cases import Scene
+from hyperdlw.bench.experiment import Scene
 from hyperdlw.bench.tables import Row, Table
 from hyperdlw.cube import Cube
 from hyperdlw.errors import BadFile, BadInput, BadModel, BadOption
@@ -267,8 +267,10 @@ def test_the_benchmark_runs_rivals(tmp_path: Path) -> None:
     data = scenes.synthetic(31, 32, 30, rng=np.random.default_rng(0)).data
     low, high = data.min((1, 2), keepdims=True), data.max((1, 2), keepdims=True)
     scene = Scene("a", (data - low) / (high - low))
-    table = Table("t", "t", ("tv", "hyres", "hsi-denet"), (Row("uniform"), Row("robust")), (1,))
-    cases = runner.plan(table, [scene], range(1))
+    table = Table(
+        "t", "t", ("tv", "hyres", "hsi-denet"), (Row("uniform"), Row("robust")), ("case1",)
+    )
+    cases = runner.plan_cases(table, [scene], range(1))
     assert [(c.model, c.weights) for c in cases] == [
         ("noisy", ""),
         ("tv", "uniform"),
@@ -276,7 +278,7 @@ def test_the_benchmark_runs_rivals(tmp_path: Path) -> None:
         ("hsi-denet", ""),
         ("tv", "robust"),
     ]
-    records = runner.run(cases, [scene], tmp_path / "r.jsonl")
+    records = runner.run_table(table, [scene], tmp_path)
     by_model = {r["model"]: r for r in records}
     assert by_model["hyres"]["psnr"] > by_model["noisy"]["psnr"]
     assert by_model["hyres"]["parameters"] == 0

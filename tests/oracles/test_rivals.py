@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hyperdlw.bench.cases import Scene
+from hyperdlw.bench.experiment import Scene
 from hyperdlw.bench.runner import make_noisy
 from hyperdlw.io import open_cube
 from hyperdlw.models.denoisers import catalogue as denoisers

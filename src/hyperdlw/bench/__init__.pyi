@@ -1,3 +1,3 @@
 from . import demo as demo
-from .experiments import EXPERIMENTS as EXPERIMENTS
-from .experiments import Asked as Asked
+from .catalogue import EXPERIMENTS as EXPERIMENTS
+from .catalogue import BenchOptions as BenchOptions

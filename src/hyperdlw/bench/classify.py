@@ -6,24 +6,23 @@ many pixels a classifier gets right when it learns from a few labelled spectra o
 
 from __future__ import annotations
 
-import io
-import json
-import time
-from collections.abc import Callable, Sequence
+import base64
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import __version__
 from ..cube import Cube
 from ..errors import DlwError, MissingDependency
-from ..io import atomic
 from ..pipeline import denoise, predict_weights
-from .cases import Files
-from .runner import NOTHING, network_hash, read_records, source_of
+from .experiment import F32, NO_FILES, Clock, Experiment, Files, Record, Tell, Trial, hash_array
+from .figures import draw_png, new_figure
+from .runner import Method, find_source
 from .tables import MAIN, ORIGINAL, REFERENCE, Row
 
 SAMPLES = 15
@@ -35,7 +34,7 @@ MODELS = ("lrtv", "e3dtv", "lrtfdfr")
 
 
 @dataclass(frozen=True)
-class Method(Row):
+class RankedRow(Row):
     """A model with its weights and its rank: its own one for so many bands, or an estimated one."""
 
     rank: Literal["auto"] | None = None
@@ -44,7 +43,7 @@ class Method(Row):
     def method(self) -> str:
         """What stands in front of the line.
 
-        >>> Method("N+T+TS", model="lrtv", rank="auto").method
+        >>> RankedRow("N+T+TS", model="lrtv", rank="auto").method
         'lrtv, N+T+TS, rank auto'
         """
         return super().method + (", rank auto" if self.rank else "")
@@ -52,27 +51,26 @@ class Method(Row):
 
 VERSIONS = {"original": ORIGINAL, "weighted": MAIN, f"{REFERENCE}{MAIN}": REFERENCE + MAIN}
 """Versions of a model by the names of their lines in the small table."""
-METHODS = (
-    Method(""),
-    *[
-        method
-        for m in MODELS
-        for w in VERSIONS.values()
-        for method in (
-            *[Method(w, s, model=m) for s in STRENGTHS],
-            Method(w, model=m, rank="auto"),
-        )
-    ],
-)
-
 Labels = NDArray[np.int64]
 
 
-def split(labels: Labels, rng: np.random.Generator, samples: int = SAMPLES) -> NDArray[np.bool_]:
+def list_methods() -> list[RankedRow]:
+    """The cube as it is, and every version of every model at all strengths and at both ranks."""
+    found = [RankedRow("")]
+    for model in MODELS:
+        for weights in VERSIONS.values():
+            found += [RankedRow(weights, s, model=model) for s in STRENGTHS]
+            found.append(RankedRow(weights, model=model, rank="auto"))
+    return found
+
+
+def split_pixels(
+    labels: Labels, rng: np.random.Generator, samples: int = SAMPLES
+) -> NDArray[np.bool_]:
     """Training pixels: ``samples`` of every class, at most half of it.
 
     >>> labels = np.repeat([0, 1, 2], [5, 40, 6])
-    >>> chosen = split(labels, np.random.default_rng(0))
+    >>> chosen = split_pixels(labels, np.random.default_rng(0))
     >>> [int(chosen[labels == k].sum()) for k in range(3)]
     [0, 15, 3]
     """
@@ -83,7 +81,9 @@ def split(labels: Labels, rng: np.random.Generator, samples: int = SAMPLES) -> N
     return chosen
 
 
-def label_map(spectra: NDArray[Any], labels: Labels, train: NDArray[np.bool_]) -> Labels:
+def predict_labels(
+    spectra: NDArray[np.generic], labels: Labels, train: NDArray[np.bool_]
+) -> Labels:
     """Classes of all pixels by an RBF support vector machine on standardised spectra.
 
     Args:
@@ -103,7 +103,7 @@ def label_map(spectra: NDArray[Any], labels: Labels, train: NDArray[np.bool_]) -
     return found
 
 
-def accuracy(found: Labels, labels: Labels, train: NDArray[np.bool_]) -> float:
+def measure_accuracy(found: Labels, labels: Labels, train: NDArray[np.bool_]) -> float:
     """Share of the labelled pixels outside the training set that are right (overall accuracy)."""
     test = (labels > 0) & ~train
     return float((found[test] == labels[test]).mean())
@@ -114,93 +114,101 @@ def run(
     labels: Labels,
     out: Path,
     *,
-    methods: Sequence[Method] = METHODS,
+    methods: Sequence[RankedRow] | None = None,
     repeats: int = REPEATS,
-    files: Files = NOTHING,
-    report: Callable[[str], None] | None = None,
-) -> list[dict[str, Any]]:
+    files: Files = NO_FILES,
+    tell: Tell | None = None,
+) -> list[Record]:
     """Restore and classify ``repeats`` times with every method; finished methods are not run again.
 
-    Appends to ``classify.jsonl`` in the folder ``out`` and keeps the label maps of the first repeat in
-    ``classify-maps.npz``; writes ``classify.md`` and ``classify.png``.
+    Records, with the label map of the first repeat, go to ``classify.jsonl`` in the folder ``out``;
+    writes ``classify.md`` and ``classify.png``.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "classify.jsonl"
-    done = read_records(path)
-    flat = labels.ravel()
-    stored = out / "classify-maps.npz"
-    known: dict[str, Labels] = dict(np.load(stored)) if stored.exists() else {}
-    maps: dict[str, Labels] = {"ground truth": labels}
-    records: list[dict[str, Any]] = []
-    weights: dict[str, Any] = {}
-    for row in methods:
-        if row.weights.startswith(REFERENCE) and row.weights not in files.reference:
-            continue
-        name = row.method or "as it is"
-        network = network_hash(row.weights, files)[:16]
-        key = f"{name}, {repeats} repeats, version {__version__}, {network}"
-        if key in done and name in known:
-            records.append(done[key])
-            maps[name] = known[name]
-            continue
-        begin = time.perf_counter()
+    experiment = Experiment("classify", out, tell)
+    scene_hash = hash_array(cube.data)
+    weights: dict[str, F32] = {}
+
+    def restore(row: RankedRow) -> Cube:
+        if row.model is None:
+            return cube
+        if row.weights not in weights and row.weights != ORIGINAL:
+            source = find_source(row.weights, files)
+            weights[row.weights] = predict_weights(cube, source, range="minmax")
+        assert row.strength != "best"
+        return denoise(
+            cube,
+            model=row.model,
+            weights=weights.get(row.weights, ORIGINAL),
+            strength=row.strength,
+            rank=row.rank,
+            range="minmax",
+        ).cube
+
+    def measure(row: RankedRow) -> Record:
+        clock = Clock()
         try:
-            if row.weights not in weights and row.weights not in ("", ORIGINAL):
-                weights[row.weights] = predict_weights(
-                    cube, source_of(row.weights, files), range="minmax"
-                )
-            restored = _restored(cube, row, weights.get(row.weights, row.weights))
+            restored = restore(row)
         except DlwError as error:
-            records.append({"key": key, "method": name, "skipped": str(error)})
-            continue
-        seconds = time.perf_counter() - begin
-        spectra = restored.data.reshape(cube.bands, -1).T
-        scores = []
-        for i in range(repeats):
-            train = split(flat, np.random.default_rng([2026, i]))
-            found = label_map(spectra, flat, train)
-            scores.append(accuracy(found, flat, train))
-            maps.setdefault(name, found.reshape(labels.shape))
-        record: dict[str, Any] = {
-            "key": key,
-            "method": name,
-            "accuracy": scores,
-            "mean": float(np.mean(scores)),
-            "deviation": float(np.std(scores)),
-            "seconds": round(seconds, 2),
-        }
-        records.append(record)
-        if report is not None:
-            report(f"{name}: {100 * record['mean']:.2f} %")
-        with atomic(stored, overwrite=True) as tmp, tmp.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **maps)
-        with path.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps(record) + "\n")
-    for file_name, content in {
-        "classify.md": markdown(records).encode(),
-        "classify.png": picture(maps, labels),
-    }.items():
-        with atomic(out / file_name, overwrite=True) as tmp:
-            tmp.write_bytes(content)
+            return {"skipped": str(error)}
+        spent = clock.spent()
+        return {**classify_image(restored, labels, repeats), **spent}
+
+    def describe(row: RankedRow) -> object:
+        if row.model is None:
+            return None
+        return Method(row, row.model, files).describe(cube.shape), row.rank
+
+    records = experiment.run(
+        (
+            Trial(
+                {"method": row.method or "as it is", "scene_hash": scene_hash, "repeats": repeats},
+                (SAMPLES, describe(row)),
+                partial(measure, row),
+            )
+            for row in methods or list_methods()
+            if not row.weights.startswith(REFERENCE) or row.weights in files.reference
+        ),
+        lambda r: f"{r['method']}: " + (f"{100 * r['mean']:.2f} %" if "mean" in r else "skipped"),
+    )
+    maps = {"ground truth": labels} | {
+        r["method"]: unpack_map(r["map"], labels.shape) for r in records if "map" in r
+    }
+    experiment.write(
+        {"classify.md": write_markdown(records), "classify.png": draw_maps(maps, labels)}
+    )
     return records
 
 
-def _restored(cube: Cube, row: Method, weights: Any) -> Cube:
-    """The cube of a method."""
-    if row.model is None:
-        return cube
-    assert row.strength != "best"
-    return denoise(
-        cube,
-        model=row.model,
-        weights=weights,
-        strength=row.strength,
-        rank=row.rank,
-        range="minmax",
-    ).cube
+def classify_image(restored: Cube, labels: Labels, repeats: int) -> Record:
+    """Accuracies of all draws of training pixels, and the label map of the first."""
+    flat = labels.ravel()
+    spectra = restored.data.reshape(restored.bands, -1).T
+    scores, first = [], ""
+    for i in range(repeats):
+        train = split_pixels(flat, np.random.default_rng([2026, i]))
+        found = predict_labels(spectra, flat, train)
+        scores.append(measure_accuracy(found, flat, train))
+        first = first or pack_map(found)
+    mean, deviation = float(np.mean(scores)), float(np.std(scores))
+    return {"accuracy": scores, "mean": mean, "deviation": deviation, "map": first}
 
 
-def markdown(records: Sequence[dict[str, Any]]) -> str:
+def pack_map(labels: Labels) -> str:
+    """A label map as text, for a record."""
+    return base64.b64encode(zlib.compress(labels.astype(np.uint8).tobytes())).decode()
+
+
+def unpack_map(text: str, shape: tuple[int, ...]) -> Labels:
+    """A label map from a record.
+
+    >>> unpack_map(pack_map(np.array([[1, 2], [0, 9]])), (2, 2)).tolist()
+    [[1, 2], [0, 9]]
+    """
+    packed = zlib.decompress(base64.b64decode(text))
+    return np.frombuffer(packed, np.uint8).reshape(shape).astype(np.int64)
+
+
+def write_markdown(records: Sequence[Record]) -> str:
     """A table of overall accuracies."""
     lines = [
         "# Land cover of Indian Pines after denoising",
@@ -220,10 +228,10 @@ def markdown(records: Sequence[dict[str, Any]]) -> str:
             lines.append(f"| {r['method']} | {value} | {r['seconds']:.1f} |")
         else:
             lines.append(f"| {r['method']} | not run: {r['skipped']} | |")
-    return "\n".join([*lines, "", *headlines(records), "", "![label maps](classify.png)", ""])
+    return "\n".join([*lines, "", *write_headlines(records), "", "![label maps](classify.png)", ""])
 
 
-def headlines(records: Sequence[dict[str, Any]]) -> list[str]:
+def write_headlines(records: Sequence[Record]) -> list[str]:
     """Every model: weighted against original at both ranks, and at the best strength of each."""
     found = {r["method"]: 100 * r["mean"] for r in records if "mean" in r}
     lines = [
@@ -232,7 +240,7 @@ def headlines(records: Sequence[dict[str, Any]]) -> list[str]:
     ]
     for model in MODELS:
         for version, kind in VERSIONS.items():
-            usual = Method(kind, model=model)
+            usual = RankedRow(kind, model=model)
             if kind.startswith(REFERENCE) and usual.method not in found:
                 continue
             cells = [usual.method, replace(usual, rank="auto").method]
@@ -243,11 +251,10 @@ def headlines(records: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def picture(maps: dict[str, Labels], labels: Labels) -> bytes:
+def draw_maps(maps: dict[str, Labels], labels: Labels) -> bytes:
     """The label maps at strength 1, a row for every model, unlabelled pixels white."""
     import matplotlib
     from matplotlib.colors import ListedColormap
-    from matplotlib.figure import Figure
 
     rows: dict[str, list[str]] = {}
     for name in maps:
@@ -255,7 +262,7 @@ def picture(maps: dict[str, Labels], labels: Labels) -> bytes:
             model, *version = name.split(", ")
             rows.setdefault(model if version else "", []).append(name)
     columns = max(map(len, rows.values()))
-    figure = Figure(figsize=(2.2 * columns, 2.4 * len(rows)), dpi=90, layout="constrained")
+    figure = new_figure(2.2 * columns, 2.4 * len(rows), dpi=90)
     axes = figure.subplots(len(rows), columns, squeeze=False)
     colours = ListedColormap(["white", *matplotlib.colormaps["tab20"](range(int(labels.max())))])
     for ax in axes.flat:
@@ -265,6 +272,4 @@ def picture(maps: dict[str, Labels], labels: Labels) -> bytes:
             shown = np.where(labels > 0, maps[name], 0)
             ax.imshow(shown, cmap=colours, vmin=0, vmax=labels.max(), interpolation="nearest")
             ax.set_title(name, fontsize=7)
-    out = io.BytesIO()
-    figure.savefig(out, format="png")
-    return out.getvalue()
+    return draw_png(figure)

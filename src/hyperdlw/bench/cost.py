@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from ..io import atomic
-from ..models import defaults, dip
-from ..networks import SERT
-from ..testbed import crop_centre, synthetic
+from ..models import build_model, defaults, dip, find_model
+from ..networks import SERT, DLWnet2d, DLWnet3d
+from ..pipeline import denoise
+from ..testbed import crop_centre, find_noise, synthetic
 from ..weights import resolve
-from . import parameters, runner
-from .cases import Files, Scene
+from .experiment import F32, NO_FILES, Experiment, Files, Record, Scene, Tell, Trial
+from .runner import count_source_parameters, make_noisy, plan_cases, run_cases
 from .tables import MAIN, ORIGINAL, RIVALS, Row, Table
 
 SIDES = (64, 128, 256)
@@ -31,7 +29,7 @@ TABLE = replace(
     RIVALS,
     name="cost",
     rows=(*RIVALS.rows, Row(ORIGINAL, model="pnp")),
-    noise=(1,),
+    noise=("case1",),
     names={**RIVALS.names, "pnp, original": "eigenimage denoiser alone"},
 )
 
@@ -47,46 +45,76 @@ PAPER = {
 
 @dataclass(frozen=True)
 class Extra:
-    """A method that is timed by itself: ``run`` of a cube gives the seconds of the whole method."""
+    """A method that is timed by itself: ``run`` of a noisy image gives the seconds of all of it."""
 
     name: str
-    run: Callable[[Tensor], float]
+    run: Callable[[F32], float]
     parameters: int
 
 
-def extras() -> tuple[Extra, ...]:
-    """What is too slow for the benchmark of rivals, or has no trained weights."""
-    known = parameters.networks(BANDS)
+def list_extras() -> tuple[Extra, ...]:
+    """What is too slow for the table of published methods, or has no trained weights."""
+    known = count_networks(BANDS)
     return (
-        Extra("SERT, one pass, untrained", _sert, known["SERT"]),
-        Extra(f"S2DIP, {dip.usual(False)} iterations", lambda y: _dip(y, False), known["S2DIP"]),
+        Extra("SERT, one pass, untrained", time_sert, known["SERT"]),
+        Extra(f"S2DIP, {dip.usual(False)} iterations", partial(time_dip, ORIGINAL), known["S2DIP"]),
         Extra(
             f"DLW-S2DIP, {dip.usual(True)} iterations",
-            lambda y: _dip(y, True),
-            known["S2DIP"] + parameters.of_source(resolve(MAIN)),
+            partial(time_dip, MAIN),
+            known["S2DIP"] + count_source_parameters(resolve(MAIN)),
         ),
     )
 
 
-def _sert(y: Tensor) -> float:
-    net = SERT(len(y)).eval()
+def count_networks(bands: int = BANDS) -> dict[str, int]:
+    """Parameters of every architecture, for images of so many bands.
+
+    >>> count_networks()["DLWnet"]
+    113281
+    """
+    with torch.device("meta"):
+        made = {"DLWnet": DLWnet3d(), "DLWnet, colour": DLWnet2d(), "SERT": SERT(channels=bands)}
+    models = {"eigenimage denoiser": "pnp", "HSID-CNN": "hsid-cnn", "S2DIP": "dip"}
+    models["HSI-DeNet"] = "hsi-denet"
+    return {
+        **{name: sum(p.numel() for p in net.parameters()) for name, net in made.items()},
+        **{name: find_model(model).count_parameters(bands) for name, model in models.items()},
+    }
+
+
+def time_sert(noisy: F32) -> float:
+    """Processor seconds of one pass of the transformer."""
+    net = SERT(len(noisy)).eval()
+    y = torch.from_numpy(noisy)
     begin = time.process_time()
     with torch.no_grad():
         net(y)
     return time.process_time() - begin
 
 
-def _dip(y: Tensor, weighted: bool) -> float:
+def time_dip(weights: str, noisy: F32) -> float:
+    """Processor seconds of a deep image prior, from its first iterations."""
+    built = build_model("dip", noisy.shape, original=weights == ORIGINAL)
+    few = replace(built.schedule, steps=FEW + 1)
     begin = time.process_time()
-    w = resolve(MAIN)(y, torch.ones_like(y, dtype=torch.bool)) if weighted else None
+    if weights != ORIGINAL:
+        y = torch.from_numpy(noisy)
+        resolve(weights)(y, torch.ones_like(y, dtype=torch.bool))
     before = time.process_time() - begin
     stamps: list[float] = []
-    dip.restore(y, w, iterations=FEW + 1, progress=lambda k, x: stamps.append(time.process_time()))
+    denoise(
+        noisy,
+        model="dip",
+        weights=weights,
+        schedule=few,
+        range=(0, 1),
+        watch=lambda state: stamps.append(time.process_time()),
+    )
     # The first iteration builds the network and is left out.
-    return before + (stamps[-1] - stamps[0]) / FEW * dip.usual(weighted)
+    return before + (stamps[-1] - stamps[0]) / FEW * built.schedule.steps
 
 
-def made_scene(side: int) -> Scene:
+def make_scene(side: int) -> Scene:
     """A scene made by code: the time hardly depends on what is in it."""
     data = synthetic(BANDS, side, side, rng=np.random.default_rng(side)).data
     return Scene(f"synthetic {side}", crop_centre(data))
@@ -97,10 +125,10 @@ def run(
     *,
     sides: Sequence[int] = SIDES,
     repeats: int = 1,
-    files: Files = runner.NOTHING,
+    files: Files = NO_FILES,
     table: Table = TABLE,
     others: Sequence[Extra] | None = None,
-    report: Callable[[str], None] | None = None,
+    tell: Tell | None = None,
 ) -> list[Path]:
     """Time what is not in ``out/cost.jsonl`` yet and write ``cost.md``; returns its path.
 
@@ -109,26 +137,17 @@ def run(
         repeats: runs of every method; the fastest counts.
         others: methods that are timed by themselves.
     """
-    path = out / "cost.jsonl"
-    scenes = [made_scene(side) for side in sides]
-    cases = runner.plan(table, scenes, range(repeats), files)
-    records = runner.run(
-        cases,
-        scenes,
-        path,
-        files=files,
-        report=None if report is None else lambda i, n: report(f"{i} of {n} cases"),
-    )
-    others = extras() if others is None else others
-    rows = [*_rows(table, records, sides), *_timed(others, scenes, repeats, path)]
-    text = out / "cost.md"
-    with atomic(text, overwrite=True) as tmp:
-        Path(tmp).write_text(markdown(rows, sides, records), encoding="utf-8")
-    return [text]
+    experiment = Experiment("cost", out, tell)
+    scenes = [make_scene(side) for side in sides]
+    cases = plan_cases(table, scenes, range(repeats), files)
+    records = run_cases(cases, scenes, experiment, files=files)
+    others = list_extras() if others is None else others
+    lines = [*_time_rows(table, records, sides), *_time_extras(others, scenes, repeats, experiment)]
+    return experiment.write({"cost.md": write_markdown(lines, sides, records)})
 
 
 @dataclass(frozen=True)
-class Line:
+class TimedLine:
     """A method: seconds by side (without the sides it could not do), trained parameters."""
 
     name: str
@@ -136,7 +155,7 @@ class Line:
     parameters: int
 
 
-def _rows(table: Table, records: Sequence[Mapping[str, Any]], sides: Sequence[int]) -> list[Line]:
+def _time_rows(table: Table, records: Sequence[Record], sides: Sequence[int]) -> list[TimedLine]:
     lines = []
     for row, model in table.cells(table.rows):
         mine = [
@@ -154,32 +173,37 @@ def _rows(table: Table, records: Sequence[Mapping[str, Any]], sides: Sequence[in
             if mine
         }
         if mine:
-            lines.append(Line(table.name_of(row), seconds, mine[0]["parameters"]))
+            lines.append(TimedLine(table.name_of(row), seconds, mine[0]["parameters"]))
     return lines
 
 
-def _timed(
-    others: Sequence[Extra], scenes: Sequence[Scene], repeats: int, path: Path
-) -> list[Line]:
-    known = runner.read_records(path)
+def _time_extras(
+    others: Sequence[Extra], scenes: Sequence[Scene], repeats: int, experiment: Experiment
+) -> list[TimedLine]:
+    noise = find_noise("case1")
+
+    def measure(extra: Extra, scene: Scene) -> Record:
+        noisy = make_noisy(scene, noise.name, 0).y
+        return {"seconds": round(min(extra.run(noisy) for _ in range(repeats)), 3)}
+
     lines = []
     for extra in others:
-        found: dict[int, float] = {}
-        for scene in scenes:
-            text = f"{extra.name} {scene.sha256} {repeats}"
-            key = hashlib.sha256(text.encode()).hexdigest()[:20]
-            if key not in known:
-                y = torch.from_numpy(runner.make_noisy(scene, 1, 0).y)
-                seconds = min(extra.run(y) for _ in range(repeats))
-                known[key] = {"key": key, "name": extra.name, "seconds": round(seconds, 3)}
-                runner.append(path, [known[key]])
-            found[scene.data.shape[-1]] = known[key]["seconds"]
-        lines.append(Line(extra.name, found, extra.parameters))
+        records = experiment.run(
+            Trial(
+                {"name": extra.name, "scene_hash": scene.sha256, "repeats": repeats},
+                (noise.build, extra.parameters),
+                partial(measure, extra, scene),
+            )
+            for scene in scenes
+        )
+        sides = [scene.data.shape[-1] for scene in scenes]
+        seconds = {side: r["seconds"] for side, r in zip(sides, records, strict=True)}
+        lines.append(TimedLine(extra.name, seconds, extra.parameters))
     return lines
 
 
-def markdown(
-    lines: Sequence[Line], sides: Sequence[int], records: Sequence[Mapping[str, Any]] = ()
+def write_markdown(
+    lines: Sequence[TimedLine], sides: Sequence[int], records: Sequence[Record] = ()
 ) -> str:
     """Both tables, with ratios."""
     default = next(
@@ -197,7 +221,7 @@ def markdown(
     ]
     text += [
         f"| {name} | {_thousands(n)} | {PAPER.get(name, '')} |"
-        for name, n in sorted(parameters.networks(BANDS).items(), key=lambda item: item[1])
+        for name, n in sorted(count_networks(BANDS).items(), key=lambda item: item[1])
     ]
     least, most = min(sides), max(sides)
     ratio = f"{most} to {least}"

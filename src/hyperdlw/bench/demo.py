@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +12,20 @@ from rich.console import Console
 from rich.table import Table
 
 from ..cube import Cube
-from ..errors import BadFile, MissingDependency
-from ..io import atomic, save_cube
+from ..errors import BadFile
+from ..io import save_cube
 from ..models import defaults
 from ..networks import files as store
 from ..pipeline import HEAT, colour_bands, denoise, heat, predict_weights, pseudo_colour, stretch
 from ..testbed import find_noise, metrics, noise, scenes
 from ..weights import resolve
+from .experiment import write_files
+from .figures import draw_png, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.gridspec import SubplotSpec
 
 F32 = NDArray[np.float32]
 
@@ -33,7 +40,7 @@ HEAT_LIMITS = (0.03, 10.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class DemoRun:
     """One restored scene with the weights it was made with."""
 
     weights: str
@@ -54,23 +61,23 @@ class Demo:
 
     clean: Cube
     noisy: noise.Noisy
-    runs: tuple[Run, ...]
+    runs: tuple[DemoRun, ...]
 
     @property
-    def best(self) -> Run:
+    def best(self) -> DemoRun:
         """The best run that a user could have made: the oracle knows the noise."""
         return max((r for r in self.runs if r.weights != "oracle"), key=lambda r: r.psnr)
 
 
-def make(rows: int, cols: int, bands: int) -> tuple[Cube, noise.Noisy]:
+def make_scene(rows: int, cols: int, bands: int) -> tuple[Cube, noise.Noisy]:
     """The clean scene and its noise."""
     clean = scenes.synthetic(bands, rows, cols, rng=np.random.default_rng(SEED))
     return clean, noise.case(CASE, clean.data, np.random.default_rng(SEED))
 
 
-def compute(rows: int = SIZE[0], cols: int = SIZE[1], bands: int = SIZE[2]) -> Demo:
+def run_models(rows: int = SIZE[0], cols: int = SIZE[1], bands: int = SIZE[2]) -> Demo:
     """Make the scene, its noise, and restore it with every model and weight source."""
-    clean, noisy = make(rows, cols, bands)
+    clean, noisy = make_scene(rows, cols, bands)
     cube = clean.with_data(noisy.y)
     runs = []
     for name in (*FORMULAS, *(n for n in NETWORKS if n in store.list_networks())):
@@ -82,11 +89,11 @@ def compute(rows: int = SIZE[0], cols: int = SIZE[1], bands: int = SIZE[2]) -> D
             result = denoise(cube, model=model, weights=spec, range=(0, 1))
             x = result.cube.data
             psnr, ssim = metrics.psnr(clean.data, x), metrics.ssim(clean.data, x)
-            runs.append(Run(name, model, x, result.weights, psnr, ssim))
+            runs.append(DemoRun(name, model, x, result.weights, psnr, ssim))
     return Demo(clean, noisy, tuple(runs))
 
 
-def table(demo: Demo) -> Table:
+def make_table(demo: Demo) -> Table:
     """PSNR and SSIM, a row for each weight source; the best of each column is bold."""
     shown = Table(
         title=f"PSNR in dB and SSIM, noise case {CASE} ({find_noise(CASE).about})",
@@ -111,9 +118,9 @@ def table(demo: Demo) -> Table:
     return shown
 
 
-def page(demo: Demo) -> Any:
+def draw_page(demo: Demo) -> Figure:
     """The page as a matplotlib figure: three pictures, one band with its weights, two spectra."""
-    figure = _figure(figsize=(12, 11.4), dpi=100, facecolor="white")
+    figure = new_figure(12, 11.4, dpi=100, layout=None)
     figure.suptitle(
         f"Noise case {CASE} ({find_noise(CASE).about}), restored with {demo.best.name}",
         fontsize=14,
@@ -123,20 +130,25 @@ def page(demo: Demo) -> Any:
     rows = figure.add_gridspec(
         3, 1, left=0.07, right=0.925, top=0.925, bottom=0.085, hspace=0.17, height_ratios=(5, 5, 3)
     )
-    spots = pixels(demo.clean.data)
-    _pictures([figure.add_subplot(g) for g in rows[0].subgridspec(1, 3, wspace=0.06)], demo, spots)
-    _planes([figure.add_subplot(g) for g in rows[1].subgridspec(1, 3, wspace=0.06)], demo)
-    last = [figure.add_subplot(g) for g in rows[2].subgridspec(1, 2, wspace=0.08)]
+    spots = choose_pixels(demo.clean.data)
+    _pictures(_split_row(figure, rows[0], 3, 0.06), demo, spots)
+    _planes(_split_row(figure, rows[1], 3, 0.06), demo)
+    last = _split_row(figure, rows[2], 2, 0.08)
     _spectra(last, demo, spots)
     lines, names = last[0].get_legend_handles_labels()
     figure.legend(lines, names, loc="lower center", ncols=3, frameon=False, fontsize=10)
     return figure
 
 
+def _split_row(figure: Figure, row: SubplotSpec, columns: int, space: float) -> list[Axes]:
+    grid = row.subgridspec(1, columns, wspace=space)
+    return [figure.add_subplot(grid[0, i]) for i in range(columns)]
+
+
 Spots = tuple[tuple[int, int], tuple[int, int]]
 
 
-def _pictures(axes: list[Any], demo: Demo, spots: Spots) -> None:
+def _pictures(axes: list[Axes], demo: Demo, spots: Spots) -> None:
     bands = colour_bands(demo.clean)
     limits = stretch(demo.clean, bands)
     noisy = metrics.psnr(demo.clean.data, demo.noisy.y, clip=False)
@@ -171,11 +183,11 @@ def _pictures(axes: list[Any], demo: Demo, spots: Spots) -> None:
     axes[0].set_xlabel(f"red, green, blue: {centres} nm", fontsize=9)
 
 
-def _planes(axes: list[Any], demo: Demo) -> None:
+def _planes(axes: list[Axes], demo: Demo) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, LogNorm
 
-    band = corrupted_band(demo.noisy.truth)
+    band = choose_band(demo.noisy.truth)
     lo, hi = np.quantile(demo.clean.data[band], [0.001, 0.999])
     one = slice(band, band + 1)
     for ax, name, data in (
@@ -187,7 +199,7 @@ def _planes(axes: list[Any], demo: Demo) -> None:
         _bare(ax, f"{name}, band at {_nm(demo)[band]:.0f} nm, {score:.2f} dB")
     axes[2].imshow(heat(demo.best.w[band], HEAT_LIMITS), interpolation="nearest")
     _bare(axes[2], f"weights, band at {_nm(demo)[band]:.0f} nm")
-    colours: Any = LinearSegmentedColormap.from_list("heat", list(HEAT / 255))
+    colours = LinearSegmentedColormap.from_list("heat", list(HEAT / 255))
     bar = axes[2].figure.colorbar(
         ScalarMappable(LogNorm(*HEAT_LIMITS), colours),
         cax=axes[2].inset_axes((1.03, 0.0, 0.045, 1.0)),
@@ -197,7 +209,7 @@ def _planes(axes: list[Any], demo: Demo) -> None:
     bar.ax.tick_params(labelsize=9)
 
 
-def _spectra(axes: list[Any], demo: Demo, spots: Spots) -> None:
+def _spectra(axes: list[Axes], demo: Demo, spots: Spots) -> None:
     nm = _nm(demo)
     for ax, letter, (row, col) in zip(axes, "AB", spots, strict=True):
         ax.plot(nm, demo.noisy.y[:, row, col], color="0.7", lw=1, marker=".", ms=5, label="noisy")
@@ -214,7 +226,7 @@ def _spectra(axes: list[Any], demo: Demo, spots: Spots) -> None:
     axes[0].set_ylabel("value (0 to 1)", fontsize=10)
 
 
-def corrupted_band(truth: noise.Truth) -> int:
+def choose_band(truth: noise.Truth) -> int:
     """A band with impulses, and with as many dead or striped columns as there are."""
     hit = truth.impulse.any(axis=(1, 2))
     dead = truth.dead.any(axis=1).mean(axis=1)
@@ -222,7 +234,7 @@ def corrupted_band(truth: noise.Truth) -> int:
     return int(np.argmax(hit * (dead + striped + 1e-3)))
 
 
-def pixels(clean: F32) -> Spots:
+def choose_pixels(clean: F32) -> Spots:
     """Two pixels inside even areas: the one with the liveliest spectrum, and one unlike it."""
     bands, rows, cols = clean.shape
     rough = np.zeros((rows, cols))
@@ -239,26 +251,12 @@ def pixels(clean: F32) -> Spots:
     return (first // cols, first % cols), (second // cols, second % cols)
 
 
-def _figure(**options: Any) -> Any:
-    """An empty figure, without pyplot: no window system, and no global state left behind."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingDependency(
-            "the page of the demo needs matplotlib, which is not installed: pip install 'hyperdlw[bench]'"
-        ) from None
-    figure = Figure(**options)
-    FigureCanvasAgg(figure)
-    return figure
-
-
 def _nm(demo: Demo) -> NDArray[np.float64]:
     assert demo.clean.wavelengths is not None
     return demo.clean.wavelengths
 
 
-def _bare(ax: Any, title: str) -> None:
+def _bare(ax: Axes, title: str) -> None:
     ax.set_title(title, fontsize=11)
     ax.set_xticks([])
     ax.set_yticks([])
@@ -268,8 +266,8 @@ def _bare(ax: Any, title: str) -> None:
 
 def write_scene(folder: Path, console: Console) -> list[Path]:
     """Write ``noisy.hdr`` and ``clean.hdr`` (ENVI) into ``folder``: something to try things on."""
-    _make(folder)
-    clean, noisy = make(*SIZE)
+    _make_folder(folder)
+    clean, noisy = make_scene(*SIZE)
     paths = [folder / "noisy.hdr", folder / "clean.hdr"]
     for path, cube in zip(paths, (clean.with_data(noisy.y), clean), strict=True):
         save_cube(cube, path, overwrite=True)
@@ -277,7 +275,7 @@ def write_scene(folder: Path, console: Console) -> list[Path]:
     return paths
 
 
-def _make(folder: Path) -> None:
+def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -286,13 +284,10 @@ def _make(folder: Path) -> None:
 
 def run(folder: Path, console: Console) -> Path:
     """Compute, print the table, write ``demo.png`` into ``folder`` (made if missing)."""
-    _figure()  # a missing matplotlib is told before the work
-    _make(folder)
-    demo = compute()
-    console.print(table(demo))
-    figure = page(demo)
-    target = folder / "demo.png"
-    with atomic(target, overwrite=True) as tmp:
-        figure.savefig(tmp, format="png")
+    new_figure(1, 1)  # a missing matplotlib is told before the work
+    _make_folder(folder)
+    demo = run_models()
+    console.print(make_table(demo))
+    (target,) = write_files(folder, {"demo.png": draw_png(draw_page(demo))})
     console.print(f"written: {target}", markup=False)
     return target

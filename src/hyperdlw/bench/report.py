@@ -12,60 +12,60 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from ..io import atomic
 from ..pipeline import data_url_of
-from .tables import NETWORKS, ORIGINAL, REFERENCE, SOURCE_OF, Row, Table
+from ..testbed import find_noise
+from .experiment import Record, write_files
+from .tables import NETWORKS, ORIGINAL, REFERENCE, SOURCE_MODELS, Row, Table
 
-Records = Sequence[Mapping[str, Any]]
-Cell = tuple[str, str, int]
-"""(row label, model, noise case)."""
+Records = Sequence[Record]
+Cell = tuple[str, str, str]
+"""(row label, model, noise)."""
 
 
-def label(record: Mapping[str, Any]) -> str:
+def label_record(record: Record) -> str:
     """The row a record belongs to."""
     if record["model"] == "noisy":
         return "noisy"
     return Row(record["weights"], record["strength"]).label
 
 
-def means(records: Records, figure: str = "psnr") -> dict[Cell, float]:
+def mean_figures(records: Records, figure: str = "psnr") -> dict[Cell, float]:
     """Mean of a figure over scenes and seeds, for every row, model and noise case."""
     values: dict[Cell, list[float]] = defaultdict(list)
     for r in records:
         if figure in r:
-            values[label(r), r["model"], r["noise"]].append(float(r[figure]))
+            values[label_record(r), r["model"], r["noise"]].append(float(r[figure]))
     return {cell: statistics.fmean(v) for cell, v in values.items()}
 
 
-def overall(
-    table: Mapping[Cell, float], row: str, models: Iterable[str], noise: Iterable[int]
+def mean_cells(
+    table: Mapping[Cell, float], row: str, models: Iterable[str], noise: Iterable[str]
 ) -> float:
     """Mean of a row over models and noise cases (NaN when one of them is missing)."""
     cells = [(row, m, n) for m in models for n in noise]
     return statistics.fmean(table.get(c, float("nan")) for c in cells)
 
 
-def own_targets(network: str) -> tuple[str, ...]:
+def list_own_models(network: str) -> tuple[str, ...]:
     """The source models of a network.
 
-    >>> own_targets("N+TS")
+    >>> list_own_models("N+TS")
     ('nn', 'tvs')
     """
-    return tuple(SOURCE_OF[s] for s in network.removeprefix(REFERENCE).split("+"))
+    return tuple(SOURCE_MODELS[s] for s in network.removeprefix(REFERENCE).split("+"))
 
 
-def with_reference(table: Table, records: Records) -> list[Row]:
+def list_rows(table: Table, records: Records) -> list[Row]:
     """Rows with figures in the order of the table, each followed by the reference network of the name."""
-    present = {(label(r), r["model"]) for r in records if "skipped" not in r}
+    present = {(label_record(r), r["model"]) for r in records if "skipped" not in r}
     order: list[Row] = []
     for row in table.rows:
         order += [row, replace(row, weights=REFERENCE + row.weights)]
     return [row for row in order if any((row.label, m) in present for _, m in table.cells([row]))]
 
 
-def markdown(table: Table, records: Records, pictures: Iterable[str] = ()) -> str:
+def write_markdown(table: Table, records: Records, pictures: Iterable[str] = ()) -> str:
     """PSNR by noise case, mean SSIM and seconds, one part per model; headlines; file names of figures."""
     lines = [f"# {table.title}", ""]
     scenes = sorted({r["scene"] for r in records})
@@ -75,26 +75,26 @@ def markdown(table: Table, records: Records, pictures: Iterable[str] = ()) -> st
         f"PSNR in dB, mean over {len(scenes)} scene{'s' if len(scenes) > 1 else ''} "
         f"({', '.join(scenes)}) and {draws}; "
         "SSIM with an 11x11 Gaussian window and data range 1; "
-        f"{'processor ' if clock(records) == 'processor' else ''}seconds of the solver and, after the "
+        f"{'processor ' if choose_clock(records) == 'processor' else ''}seconds of the solver and, after the "
         "plus sign, of the weights, one thread each. The best of a column is bold, the second best in "
         "italics" + ("; in brackets: the paper's figure." if table.paper else "."),
         "",
     ]
     if table.notes:
         lines += [table.notes, ""]
-    rows = with_reference(table, records)
+    rows = list_rows(table, records)
     for model in table.models:
         mine = [(table.name_of(r), r, model) for r in rows if r.model in (None, model)]
         lines += [f"## {model}", ""]
         for figure in table.figures:
             lines += [*_part(table, records, mine, figure), ""]
-        lines += [*settings(model, records), ""]
+        lines += [*write_settings(model, records), ""]
     if not table.models:
         every = [(table.name_of(r), r, r.model or "") for r in rows]
         for figure in table.figures:
             title = [f"## {FIGURES[figure].title}", ""] if len(table.figures) > 1 else []
             lines += [*title, *_part(table, records, every, figure), ""]
-    lines += headlines(table, means(records))
+    lines += write_headlines(table, mean_figures(records))
     lines += ["", *[f"![{Path(name).stem}]({name})" for name in pictures]]
     skipped = [r for r in records if "skipped" in r]
     if skipped:
@@ -131,11 +131,11 @@ def _part(
 ) -> list[str]:
     """A table of (name, row, model) lines; the best of a case is bold, the second best in italics."""
     kind, first = FIGURES[figure], figure == table.figures[0]
-    value = means(records, figure)
+    value = mean_figures(records, figure)
     extras = _Extras(table, records) if first else None
     lines = [
         "| method | "
-        + " | ".join([*[f"case {n}" for n in table.noise], "mean"])
+        + " | ".join([*[find_noise(n).title for n in table.noise], "mean"])
         + (extras.head if extras else "")
         + " |",
         "|---|" + "---:|" * (len(table.noise) + 1 + (extras.columns if extras else 0)),
@@ -149,7 +149,7 @@ def _part(
     for name, row, model in rows:
         cells = []
         for noise, place in zip(columns, places, strict=True):
-            known = overall(value, row.label, [model], noise)
+            known = mean_cells(value, row.label, [model], noise)
             text = "-" if math.isnan(known) else f"{known:.{kind.decimals}f}"
             mark = place.get((row.label, model), "")
             paper = table.paper.get((row.label, model, noise[0])) if len(noise) == 1 else None
@@ -163,19 +163,19 @@ def _part(
 def _places(
     value: Mapping[Cell, float],
     rows: Sequence[tuple[str, Row, str]],
-    noise: tuple[int, ...],
+    noise: tuple[str, ...],
     kind: Figure,
 ) -> dict[tuple[str, str], str]:
     """Marks of the best and the second best (row label, model) of some noise cases."""
-    found = {(r.label, m): overall(value, r.label, [m], noise) for _, r, m in rows}
+    found = {(r.label, m): mean_cells(value, r.label, [m], noise) for _, r, m in rows}
     known = {c: v for c, v in found.items() if not math.isnan(v)}
     order = sorted(known, key=lambda c: -known[c] if kind.larger else known[c])
     return dict(zip(order, ("**", "*"), strict=False)) if len(order) > 1 else {}
 
 
-def clock(records: Records) -> str:
+def choose_clock(records: Records) -> str:
     """The clock that all rows have: of the processor, or, in older records, that on the wall."""
-    cells = [means(records, figure).keys() for figure in ("seconds", "processor")]
+    cells = [mean_figures(records, figure).keys() for figure in ("seconds", "processor")]
     return "processor" if cells[0] == cells[1] else "seconds"
 
 
@@ -184,10 +184,13 @@ class _Extras:
 
     def __init__(self, table: Table, records: Records) -> None:
         self.table = table
-        self.ssim = None if "ssim" in table.figures else means(records, "ssim")
-        unit = clock(records)
-        self.seconds, self.weights = means(records, unit), means(records, f"{unit}_weights")
-        self.parameters = means(records, "parameters") if not table.models else None
+        self.ssim = None if "ssim" in table.figures else mean_figures(records, "ssim")
+        unit = choose_clock(records)
+        self.seconds, self.weights = (
+            mean_figures(records, unit),
+            mean_figures(records, f"{unit}_weights"),
+        )
+        self.parameters = mean_figures(records, "parameters") if not table.models else None
         titles = [
             *(["SSIM"] if self.ssim is not None else []),
             "seconds",
@@ -198,7 +201,7 @@ class _Extras:
 
     def of(self, row: Row, model: str) -> list[str]:
         def mean(value: Mapping[Cell, float]) -> float:
-            return overall(value, row.label, [model], self.table.noise)
+            return mean_cells(value, row.label, [model], self.table.noise)
 
         spent = [mean(self.seconds), mean(self.weights)]
         found = [] if self.ssim is None else [f"{mean(self.ssim):.3f}"]
@@ -208,7 +211,7 @@ class _Extras:
         return found
 
 
-def settings(model: str, records: Records) -> list[str]:
+def write_settings(model: str, records: Records) -> list[str]:
     """How a model was run, weighted and original, as the records have it."""
     found = {}
     for r in records:
@@ -221,16 +224,16 @@ def settings(model: str, records: Records) -> list[str]:
     )
 
 
-def headlines(table: Table, db: Mapping[Cell, float]) -> list[str]:
+def write_headlines(table: Table, db: Mapping[Cell, float]) -> list[str]:
     """The comparisons a reader looks for first."""
     rows = {cell[0] for cell in db}
     lines = ["## Headlines", ""]
-    own = set(table.models) <= set(SOURCE_OF.values())
+    own = set(table.models) <= set(SOURCE_MODELS.values())
     gaps = []
     for n in NETWORKS:
-        targets = own_targets(n) if own else table.models
-        ours = overall(db, n, targets, table.noise)
-        theirs = overall(db, REFERENCE + n, targets, table.noise)
+        targets = list_own_models(n) if own else table.models
+        ours = mean_cells(db, n, targets, table.noise)
+        theirs = mean_cells(db, REFERENCE + n, targets, table.noise)
         if math.isnan(ours) or math.isnan(theirs):
             continue
         gaps.append(ours - theirs)
@@ -246,7 +249,7 @@ def headlines(table: Table, db: Mapping[Cell, float]) -> list[str]:
     for model in table.models:
         present = [n for n in NETWORKS if (n, model, table.noise[0]) in db]
         if present:
-            best = max(present, key=lambda n: overall(db, n, [model], table.noise))
+            best = max(present, key=lambda n: mean_cells(db, n, [model], table.noise))
             lines.append(f"- best network for {model}: {best}")
     if not table.models:
         lines += _ranking(table, db)
@@ -258,35 +261,47 @@ def _gains(table: Table, db: Mapping[Cell, float], main: str) -> list[str]:
     lines = []
     whole = [(o, table.noise) for o in (ORIGINAL, f"{ORIGINAL}, best strength", "uniform")]
     parts = [(o, (n,)) for n in table.single if n in table.noise for o, _ in whole]
-    for other, noise in (*whole, *parts, ("oracle, best strength", (1, 5))):
+    for other, noise in (*whole, *parts, ("oracle, best strength", ("case1", "case5"))):
         gains = {}
         for model in table.models:
-            gain = overall(db, main, [model], noise) - overall(db, other, [model], noise)
+            gain = mean_cells(db, main, [model], noise) - mean_cells(db, other, [model], noise)
             if not math.isnan(gain):
                 gains[model] = gain
         if gains:
             each = ", ".join(f"{m} {g:+.2f}" for m, g in gains.items())
-            cases = f"cases {', '.join(map(str, noise))}" if len(noise) > 1 else f"case {noise[0]}"
             mean = statistics.fmean(gains.values())
             whom = table.names.get(other, other)
-            lines.append(f"- {main} over {whom}, {cases}: {mean:+.2f} dB ({each})")
-    everything = overall(db, main, table.models, table.noise)
+            lines.append(f"- {main} over {whom}, {list_noises(noise)}: {mean:+.2f} dB ({each})")
+    everything = mean_cells(db, main, table.models, table.noise)
     return [*lines, f"- {main}, mean over targets and cases: {everything:.2f} dB"]
+
+
+def list_noises(noise: Sequence[str]) -> str:
+    """Noises in a sentence.
+
+    >>> list_noises(["case1", "case5"]), list_noises(["case2"]), list_noises(["case2", "photons"])
+    ('cases 1, 5', 'case 2', 'case 2, photons')
+    """
+    found = [find_noise(n) for n in noise]
+    numbers = [str(n.case) for n in found if n.case is not None]
+    if 1 < len(numbers) == len(found):
+        return f"cases {', '.join(numbers)}"
+    return ", ".join(n.title for n in found)
 
 
 def _ranking(table: Table, db: Mapping[Cell, float]) -> list[str]:
     """The best method of every noise case and in the mean."""
     rows = [r for r in table.rows if r.model]
     lines = []
-    for name, noise in [*[(f"case {n}", (n,)) for n in table.noise], ("mean", table.noise)]:
-        score = {table.name_of(r): overall(db, r.label, [r.model or ""], noise) for r in rows}
+    for name, noise in [*[(find_noise(n).title, (n,)) for n in table.noise], ("mean", table.noise)]:
+        score = {table.name_of(r): mean_cells(db, r.label, [r.model or ""], noise) for r in rows}
         score = {m: v for m, v in score.items() if not math.isnan(v)}
         first = sorted(score, key=lambda m: -score[m])[:2]
         lines.append(f"- {name}: " + ", then ".join(f"{m} {score[m]:.2f} dB" for m in first))
     return lines
 
 
-def to_csv(records: Records) -> str:
+def write_csv(records: Records) -> str:
     """All records, one line each."""
     keys = sorted({k for r in records for k in r})
     text = io.StringIO()
@@ -303,7 +318,7 @@ figure{display:inline-block;margin:.5rem}figcaption{font-size:13px}img{image-ren
 @media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}td,th{border-color:#30363d}}"""
 
 
-def to_html(text: str, title: str, pictures: Mapping[str, str]) -> str:
+def write_html(text: str, title: str, pictures: Mapping[str, str]) -> str:
     """The Markdown report as a page; ``pictures`` are data URLs by caption."""
     parts = [f"<!doctype html><meta charset='utf-8'><title>{html.escape(title)}</title>"]
     parts.append(f"<meta name='viewport' content='width=device-width'><style>{STYLE}</style>")
@@ -350,22 +365,16 @@ def _html_row(line: str, head: bool) -> str:
     return ("<table>" if head else "") + f"<tr>{''.join(cells)}</tr>"
 
 
-def write(
+def write_report(
     table: Table, records: Records, folder: Path, pictures: Mapping[str, bytes]
 ) -> list[Path]:
     """Write <table>.md, .csv, .html and the pictures (PNG bytes by file name) into a folder."""
-    text = markdown(table, records, pictures)
+    text = write_markdown(table, records, pictures)
     inline = {name: data_url_of(png) for name, png in pictures.items()}
-    contents = {
-        f"{table.name}.md": text.encode(),
-        f"{table.name}.csv": to_csv(records).encode(),
-        f"{table.name}.html": to_html(markdown(table, records), table.title, inline).encode(),
+    contents: dict[str, str | bytes] = {
+        f"{table.name}.md": text,
+        f"{table.name}.csv": write_csv(records),
+        f"{table.name}.html": write_html(write_markdown(table, records), table.title, inline),
         **pictures,
     }
-    paths = []
-    for name, content in contents.items():
-        path = folder / name
-        with atomic(path, overwrite=True) as tmp:
-            tmp.write_bytes(content)
-        paths.append(path)
-    return paths
+    return write_files(folder, contents)

@@ -6,41 +6,35 @@ Weights of the default network against uniform ones, in several models.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
-from .. import __version__, models
-from ..io import atomic
 from ..models import MODEL, WEIGHTS
-from ..networks import files as store
-from ..solver import Problem, solve
-from ..testbed import NOISES, Noise, crop_centre, find_noise, psnr, scenes
-from ..weights import resolve
-from .cases import Scene
-from .runner import append, read_records
-
-F32 = NDArray[np.float32]
+from ..testbed import NOISES, Noise, crop_centre, find_noise, psnr, synthetic
+from .experiment import Experiment, Record, Scene, Tell, Trial
+from .runner import Method, Restorer
+from .tables import Row
 
 MODELS = tuple(dict.fromkeys((MODEL, "nn", "tv", "tvs")))
 COUNTS = (7, 31, 103, 191)
+"""Numbers of bands."""
+ROWS = (Row("uniform"), Row(WEIGHTS))
 
 
-def with_bands(scene: Scene, count: int) -> Scene:
+def choose_bands(scene: Scene, count: int) -> Scene:
     """Bands of a scene, evenly spread; a scene made by code where it has too few."""
     bands, rows, cols = scene.data.shape
     if count <= bands:
         chosen = np.linspace(0, bands - 1, count).round().astype(int)
         return Scene(scene.name, np.ascontiguousarray(scene.data[chosen]))
-    made = scenes.synthetic(count, rows, cols, rng=np.random.default_rng(count)).data
+    made = synthetic(count, rows, cols, rng=np.random.default_rng(count)).data
     return Scene("made by code", crop_centre(made))
 
 
-def conditions(scene: Scene) -> dict[str, tuple[Scene, Noise]]:
+def list_conditions(scene: Scene) -> dict[str, tuple[Scene, Noise]]:
     """What is tried on a scene: every noise that is not a case of the paper, and numbers of bands."""
     mixture = find_noise("case5")
     tried = {"Case 5, 10 of 31 bands affected": (scene, mixture)}
@@ -48,55 +42,48 @@ def conditions(scene: Scene) -> dict[str, tuple[Scene, Noise]]:
         if noise.case is None:
             tried[noise.about] = (scene, noise)
     for count in COUNTS:
-        tried[f"Case 5, {count} bands"] = (with_bands(scene, count), mixture)
+        tried[f"Case 5, {count} bands"] = (choose_bands(scene, count), mixture)
     return tried
 
 
 def run(
-    clean: Sequence[Scene],
-    out: Path,
-    *,
-    seeds: int = 1,
-    report: Callable[[str], None] | None = None,
+    clean: Sequence[Scene], out: Path, *, seeds: int = 1, tell: Tell | None = None
 ) -> list[Path]:
     """Measure, and write ``robust.md``; what is in ``robust.jsonl`` is not measured again."""
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "robust.jsonl"
-    known = read_records(path)
-    network = store.load_network(WEIGHTS).sha256[:16]
-    records: dict[str, dict[str, Any]] = {}
+    experiment = Experiment("robust", out, tell)
+    records = experiment.run(plan_trials(clean, seeds), lambda r: f"{r['scene']}, {r['condition']}")
+    # Two scenes with too few bands share the one that is made by code.
+    different = {r["key"]: r for r in records}
+    return experiment.write({"robust.md": write_markdown(list(different.values()))})
+
+
+def plan_trials(clean: Sequence[Scene], seeds: int) -> Iterator[Trial]:
+    """Every condition of every scene."""
+    methods = [Method(row, model) for row in ROWS for model in MODELS]
     for scene in clean:
-        for name, (shown, noise) in conditions(scene).items():
+        for name, (shown, noise) in list_conditions(scene).items():
+            constants = [m.describe(shown.data.shape) for m in methods]
             for seed in range(seeds):
-                key = f"{name}, {shown.name} {shown.sha256}, seed {seed}, {network}, {__version__}"
-                if key not in known:
-                    known[key] = {"key": key, "condition": name, "scene": shown.name}
-                    known[key] |= measure(shown.data, noise, seed)
-                    append(path, [known[key]])
-                    if report is not None:
-                        report(f"{shown.name}, {name}")
-                records[key] = known[key]
-    target = out / "robust.md"
-    with atomic(target, overwrite=True) as tmp:
-        tmp.write_text(markdown(list(records.values())), encoding="utf-8")
-    return [target]
+                facts = {"condition": name, "scene": shown.name, "scene_hash": shown.sha256}
+                yield Trial(
+                    {**facts, "seed": seed, "models": list(MODELS)},
+                    (noise.build, constants),
+                    partial(measure, shown, noise, seed),
+                )
 
 
-def measure(clean: F32, noise: Noise, seed: int) -> dict[str, Any]:
-    """PSNR of the noisy cube, and of every model with uniform and with the network's weights."""
-    noisy = noise.apply(clean, np.random.default_rng([20260115, seed])).y
-    y = torch.from_numpy(noisy)
-    valid = torch.ones_like(y, dtype=torch.bool)
-    found: dict[str, Any] = {"noisy": psnr(clean, noisy)}
-    for name in ("uniform", WEIGHTS):
-        w = resolve(name)(y, valid)
-        found[name] = {
-            m: psnr(clean, solve(Problem(models.build(m, y.shape), y, w)).x.numpy()) for m in MODELS
-        }
+def measure(scene: Scene, noise: Noise, seed: int) -> Record:
+    """PSNR of the noisy image, and of every model with uniform and with the network's weights."""
+    noisy = noise.apply(scene.data, np.random.default_rng([20260115, seed]))
+    restore = Restorer(scene, noisy)
+    found: Record = {"noisy": psnr(scene.data, noisy.y)}
+    for row in ROWS:
+        restored = {m: restore(row, m)[0].numpy() for m in MODELS}
+        found[row.weights] = {m: psnr(scene.data, x) for m, x in restored.items()}
     return found
 
 
-def markdown(records: Sequence[Mapping[str, Any]]) -> str:
+def write_markdown(records: Sequence[Record]) -> str:
     """Mean PSNR by condition: uniform weights, the network's, and the smallest gain."""
     lines = [
         "# Noise and bands outside the training",

@@ -1,40 +1,77 @@
-"""Runs the cases of a table and appends one record each to a JSONL file; finished cases are skipped."""
+"""Runs the cases of a table: one record each; finished cases are not run again."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
-import json
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
-from .. import __version__, models
+from .. import __version__
 from ..errors import BadFile, DlwError
-from ..models import denoisers
-from ..models import published as rivals
+from ..models import build_model, find_model
 from ..networks import files as store
 from ..solver import Model, Problem, solve
-from ..testbed import Noisy, Truth, noise, psnr, scores
+from ..testbed import Noisy, Truth, find_noise, psnr, scores
 from ..weights import Net, Source, resolve
-from . import parameters
-from .cases import Case, Files, Scene
-from .tables import REFERENCE, Row, Table
+from .experiment import (
+    NO_FILES,
+    Clock,
+    Experiment,
+    Files,
+    Record,
+    Scene,
+    Spent,
+    Tell,
+    hash_constants,
+    hash_source,
+    make_key,
+)
+from .tables import REFERENCE, Row, Strength, Table
 
 GRID = tuple(2.0**k for k in range(-3, 7))
 """Strengths that "best" chooses from."""
 
-NOTHING = Files()
+
+@dataclass(frozen=True)
+class Case:
+    """One number of a table.
+
+    Attributes:
+        scene: name of the scene; ``scene_hash`` the hash of its values.
+        noise: name of the noise, ``seed`` its random stream.
+        model: registered model, or "noisy" for the input itself.
+        weights: name of the weight source; ``source`` the hashes of the networks that are used.
+        strength: factor on the regulariser, or "best": the best of a grid, found on the clean image.
+        settings_hash: hash of the constants of noise, model and weights; ``code`` that of the source.
+    """
+
+    scene: str
+    scene_hash: str
+    noise: str
+    seed: int
+    model: str
+    weights: str
+    source: str = ""
+    strength: Strength = 1.0
+    settings_hash: str = ""
+    code: str = ""
+
+    @functools.cached_property
+    def key(self) -> str:
+        """A hash that names this case for ever."""
+        return make_key(asdict(self))
 
 
-def reference_networks(folder: str | Path) -> dict[str, Path]:
+def find_reference_networks(folder: str | Path) -> dict[str, Path]:
     """Checkpoints released with the paper, by the names of our networks.
 
     The files are called DLWnet_<sources>_Complex_10.pth with NUCLR, TV and TVS for N, T and TS.
@@ -51,8 +88,8 @@ def reference_networks(folder: str | Path) -> dict[str, Path]:
     return found
 
 
-def rival_networks(folder: str | Path) -> dict[str, Path]:
-    """Files <architecture>.safetensors of rival networks, by architecture."""
+def find_published_networks(folder: str | Path) -> dict[str, Path]:
+    """Files <architecture>.safetensors with networks of published methods, by architecture."""
     found = {n: Path(folder) / f"{n}.safetensors" for n in store.RIVALS}
     found = {n: path for n, path in found.items() if path.is_file()}
     if not found:
@@ -61,59 +98,105 @@ def rival_networks(folder: str | Path) -> dict[str, Path]:
     return found
 
 
-def plan(
-    table: Table, scenes: Iterable[Scene], seeds: Iterable[int], files: Files = NOTHING
+def plan_cases(
+    table: Table, scenes: Iterable[Scene], seeds: Iterable[int], files: Files = NO_FILES
 ) -> list[Case]:
     """Every case of a table; rows of the reference networks follow ours."""
     extra = [replace(r, weights=REFERENCE + r.weights) for r in table.rows]
     rows = [*table.rows, *[r for r in extra if r.weights in files.reference]]
-    # A rival takes no weights, so it is run once whatever the rows are.
+    # A method that takes no weights is run once, whatever the rows are.
     cells = list(
-        dict.fromkeys((Row("") if rivals.is_rival(m) else r, m) for r, m in table.cells(rows))
+        dict.fromkeys(
+            (r if "weights" in find_model(m).takes else Row(""), m) for r, m in table.cells(rows)
+        )
     )
-    hashes = {(r, m): _hash(r.weights, m, files) for r, m in cells}
+    methods = {cell: Method(cell[0], cell[1], files) for cell in cells}
     seeds = tuple(seeds)
     cases = []
     for scene in scenes:
-        sha = scene.sha256
-        for number in table.noise:
+        shape, sha = scene.data.shape, scene.sha256
+        constants = {cell: method.describe(shape) for cell, method in methods.items()}
+        for noise in map(find_noise, table.noise):
+            noise_hash, code = hash_constants(noise.build), hash_source()
             for seed in seeds:
-                where = (scene.name, sha, number, seed)
-                cases.append(Case(*where, model="noisy", weights=""))
+                where = (scene.name, sha, noise.name, seed)
+                cases.append(Case(*where, "noisy", "", settings_hash=noise_hash, code=code))
                 cases += [
                     Case(
                         *where,
                         model=m,
                         weights=r.weights,
-                        source=hashes[r, m],
+                        source=methods[r, m].network_hashes,
                         strength=r.strength,
+                        settings_hash=hash_constants(noise_hash, constants[r, m]),
+                        code=code,
                     )
                     for r, m in cells
                 ]
     return cases
 
 
-def _hash(weights: str, model: str, files: Files) -> str:
-    """Hashes of the networks behind weights and model; empty without any."""
-    if rivals.is_rival(model):
+@dataclass(frozen=True)
+class Method:
+    """A row of a table in one model: how it is built, and what it is made of."""
+
+    row: Row
+    name: str
+    files: Files = NO_FILES
+
+    @property
+    def model(self) -> str:
+        """The registered model, or the file of the user's network in its place."""
+        return str(self.files.networks.get(self.name, self.name))
+
+    @property
+    def denoiser(self) -> str | None:
+        """The user's denoiser, for plug and play; None: the model's own."""
+        plugs_in = "denoiser" in find_model(self.name).takes and "weights" in self.takes
+        return self.files.denoiser if plugs_in else None
+
+    @property
+    def takes(self) -> frozenset[str]:
+        return find_model(self.name).takes
+
+    def source(self, truth: Truth | None = None) -> Source:
+        """The weights of the row; uniform for a method that takes none."""
+        return find_source(self.row.weights or "uniform", self.files, truth)
+
+    def build(self, shape: Sequence[int], strength: float, original: bool) -> Model:
+        """The model of the row."""
+        denoiser = self.denoiser
+        return build_model(self.model, shape, strength, original=original, denoiser=denoiser)
+
+    @functools.cached_property
+    def network_hashes(self) -> str:
+        """Hashes of the networks behind weights and model; empty without any."""
+        found = [hash_network(self.row.weights, self.files)]
+        with contextlib.suppress(DlwError):  # the case itself will say why
+            found += find_model(self.model).list_networks(self.denoiser).values()
+        return "+".join(h[:16] for h in found if h)
+
+    def describe(self, shape: Sequence[int]) -> str:
+        """A hash of the constants of model and weights."""
+        strengths = GRID if self.row.strength == "best" else (self.row.strength,)
+        original = self.row.weights == "original"
         try:
-            return rivals.find(str(files.rivals.get(model, model))).sha256[:16]
-        except DlwError:  # the case itself will say why
-            return ""
-    found = [network_hash(weights, files)]
-    if models.find(model).takes_denoiser:
-        found.append(denoisers.trained(files.denoiser or "eigen")[1] or str(files.denoiser))
-    return "+".join(h[:16] for h in found if h)
+            built = [self.build(shape, float(s), original) for s in strengths]
+            # The oracle is made of the true noise, which has a hash of its own.
+            source = None if self.row.weights == "oracle" else self.source()
+        except DlwError as error:
+            return str(error)
+        return hash_constants(built, source, self.denoiser)
 
 
-def network_hash(weights: str, files: Files = NOTHING) -> str:
+def hash_network(weights: str, files: Files = NO_FILES) -> str:
     """SHA-256 of the file of a network, shipped or released with the paper; empty for other weights."""
     if weights in files.reference:
         return hashlib.sha256(files.reference[weights].read_bytes()).hexdigest()
     return store.load_network(weights).sha256 if weights in store.list_networks() else ""
 
 
-def source_of(weights: str, files: Files = NOTHING, truth: Truth | None = None) -> Source:
+def find_source(weights: str, files: Files = NO_FILES, truth: Truth | None = None) -> Source:
     """The weight source of a row, shipped or released with the paper."""
     if weights in files.reference:
         net, _ = store.import_checkpoint(files.reference[weights])
@@ -121,205 +204,168 @@ def source_of(weights: str, files: Files = NOTHING, truth: Truth | None = None) 
     return resolve(weights, truth)
 
 
-def read_records(path: Path) -> dict[str, dict[str, Any]]:
-    """Finished records by key; a line cut off by a crash is dropped."""
-    records: dict[str, dict[str, Any]] = {}
-    if path.exists():
-        for line in path.read_text(encoding="utf-8").splitlines():
-            try:
-                record = json.loads(line)
-                records[record["key"]] = record
-            except (ValueError, KeyError, TypeError):
-                continue
-    return records
-
-
-def append(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Add records to a JSONL file."""
-    # A line left without its end by a crash must not swallow the next record.
-    broken = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
-    with path.open("a", encoding="utf-8") as file:
-        file.write("\n" * broken + "".join(json.dumps(r) + "\n" for r in records))
-
-
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Cases that share one noisy cube."""
+    """Cases that share one noisy image."""
 
     scene: Scene
-    noise: int
+    noise: str
     seed: int
     cases: tuple[Case, ...]
     files: Files
     threads: int | None = None
 
 
-def run(
+def run_cases(
     cases: Iterable[Case],
     scenes: Iterable[Scene],
-    path: str | Path,
+    experiment: Experiment,
     *,
-    files: Files = NOTHING,
+    files: Files = NO_FILES,
     workers: int = 1,
-    report: Callable[[int, int], None] | None = None,
-) -> list[dict[str, Any]]:
-    """Run what is not in the file yet, append it, and return the records of all ``cases``.
+) -> list[Record]:
+    """Run what is not known yet; the records of all ``cases``.
 
     Args:
-        path: JSONL file of records.
         files: what the rows need beside the package.
         workers: processes; each one uses a single thread when there are several.
-        report: called with (finished, total) cases.
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     cases = list(cases)
     by_name = {s.name: s for s in scenes}
-    done = read_records(path)
-    groups: dict[tuple[str, int, int], list[Case]] = defaultdict(list)
+    groups: dict[tuple[str, str, int], list[Case]] = defaultdict(list)
     for case in cases:
-        if case.key not in done:
+        if case.key not in experiment.known:
             groups[case.scene, case.noise, case.seed].append(case)
     threads = 1 if workers > 1 else None
     work = [
-        Group(by_name[name], number, seed, tuple(some), files, threads)
-        for (name, number, seed), some in groups.items()
+        Group(by_name[name], noise, seed, tuple(some), files, threads)
+        for (name, noise, seed), some in groups.items()
     ]
     finished = len(cases) - sum(len(g.cases) for g in work)
-    for records in _map(work, workers):
-        done |= {record["key"]: record for record in records}
-        append(path, records)
+    for records in _map_groups(work, workers):
+        experiment.add(records)
         finished += len(records)
-        if report is not None:
-            report(finished, len(cases))
-    return [done[c.key] for c in cases]
+        experiment.tell(f"{finished} of {len(cases)} cases")
+    return [experiment.known[c.key] for c in cases]
 
 
-def _map(work: list[Group], workers: int) -> Iterable[list[dict[str, Any]]]:
+def run_table(
+    table: Table,
+    scenes: Sequence[Scene],
+    out: Path,
+    seeds: int = 1,
+    *,
+    files: Files = NO_FILES,
+    workers: int = 1,
+    tell: Tell | None = None,
+) -> list[Record]:
+    """The records of a table, in ``out/<table>.jsonl``."""
+    cases = plan_cases(table, scenes, range(seeds), files)
+    return run_cases(cases, scenes, Experiment(table.name, out, tell), files=files, workers=workers)
+
+
+def _map_groups(work: list[Group], workers: int) -> Iterable[list[Record]]:
     if workers <= 1 or len(work) <= 1:
         for group in work:
-            yield from ([record] for record in each(group))
+            yield from ([record] for record in run_each(group))
         return
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         yield from pool.map(run_group, work)
 
 
-def make_noisy(scene: Scene, number: int, seed: int) -> Noisy:
-    """The noisy cube of a group; its stream depends on the scene, the noise case and the seed."""
-    stream = [seed, number, int(scene.sha256[:8], 16)]
-    return noise.case(number, scene.data, np.random.default_rng(stream))
+def make_noisy(scene: Scene, noise: str | int, seed: int) -> Noisy:
+    """The noisy image of a group; its stream depends on the scene, the noise and the seed."""
+    found = find_noise(noise)
+    stream = [seed, found.stream, int(scene.sha256[:8], 16)]
+    return found.apply(scene.data, np.random.default_rng(stream))
 
 
-def run_group(group: Group) -> list[dict[str, Any]]:
-    """Records of all cases on one noisy cube."""
-    return list(each(group))
+def run_group(group: Group) -> list[Record]:
+    """Records of all cases on one noisy image."""
+    return list(run_each(group))
 
 
-def each(group: Group) -> Iterator[dict[str, Any]]:
+def run_each(group: Group) -> Iterator[Record]:
     """The records of a group, one after the other."""
     if group.threads is not None:
         torch.set_num_threads(group.threads)
     noisy = make_noisy(group.scene, group.noise, group.seed)
     restore = Restorer(group.scene, noisy, group.files)
     for case in group.cases:
-        record: dict[str, Any] = {"key": case.key, **case.as_dict(), "version": __version__}
+        record: Record = {"key": case.key, **asdict(case), "version": __version__}
         try:
             if case.model == "noisy":
                 record |= scores(group.scene.data, noisy.y, clip=False)
             else:
-                x, facts = restore(case)
+                x, facts = restore(Row(case.weights, case.strength), case.model, case.seed)
                 record |= {**scores(group.scene.data, x.numpy()), **facts}
         except DlwError as error:
             record["skipped"] = str(error)
         yield record
 
 
-Spent = dict[str, float]
-"""Seconds on the clock, and of the processor, which other programs on the machine do not lengthen."""
-
-
-class Clock:
-    """Measures from when it is made."""
-
-    def __init__(self) -> None:
-        self.begin = time.perf_counter(), time.process_time()
-
-    def spent(self, ending: str = "") -> Spent:
-        """Seconds since then, under names with an ending."""
-        wall, processor = self.begin
-        return {
-            f"seconds{ending}": round(time.perf_counter() - wall, 3),
-            f"processor{ending}": round(time.process_time() - processor, 3),
-        }
-
-
 class Restorer:
-    """Runs cases on one noisy cube; every weight map is computed once."""
+    """Restores one noisy image with the rows of a table; every weight map is computed once."""
 
-    def __init__(self, scene: Scene, noisy: Noisy, files: Files = NOTHING) -> None:
+    def __init__(self, scene: Scene, noisy: Noisy, files: Files = NO_FILES) -> None:
         self.scene, self.noisy, self.files = scene, noisy, files
         self.y = torch.from_numpy(noisy.y)
         self.valid = torch.ones_like(self.y, dtype=torch.bool)
         self.known: dict[str, tuple[Source, torch.Tensor, Spent]] = {}
 
-    def __call__(self, case: Case) -> tuple[torch.Tensor, dict[str, Any]]:
-        """The restored cube, and how it was made: seconds, parameters, settings."""
-        if rivals.is_rival(case.model):
-            return self._rival(case)
-        if case.weights not in self.known:
-            clock = Clock()
-            source = source_of(case.weights, self.files, self.noisy.truth)
-            w = source(self.y, self.valid)
-            self.known[case.weights] = source, w, clock.spent("_weights")
-        return self._solve(case, *self.known[case.weights])
-
-    def _rival(self, case: Case) -> tuple[torch.Tensor, dict[str, Any]]:
-        name = str(self.files.rivals.get(case.model, case.model))
-        entry = rivals.find(name)
+    def __call__(self, row: Row, model: str, seed: int = 0) -> tuple[torch.Tensor, Record]:
+        """The restored image, and how it was made: seconds, parameters, settings."""
+        method = Method(row, model, self.files)
+        source, w, before = self._weigh(method)
+        original = source.wants_original
         clock = Clock()
-        x = rivals.restore(name, self.y, seed=case.seed)
-        none = {"seconds_weights": 0.0, "processor_weights": 0.0}
-        return x, {"parameters": entry.parameters, **clock.spent(), **none}
-
-    def _solve(
-        self, case: Case, source: Source, w: torch.Tensor, before: Spent
-    ) -> tuple[torch.Tensor, dict[str, Any]]:
-        y, original = self.y, source.wants_original
-        denoiser = self.files.denoiser if models.find(case.model).takes_denoiser else None
-        clock = Clock()
-
-        def build(strength: float) -> Model:
-            return models.build(case.model, y.shape, strength, original=original, denoiser=denoiser)
 
         def restore(strength: float) -> torch.Tensor:
-            model, weights = build(strength), w
-            x = solve(Problem(model, y, weights)).x
+            built, weights = method.build(self.y.shape, strength, original), w
+            x = solve(Problem(built, self.y, weights, seed)).x
             for _ in range(source.rounds - 1):
-                weights = source(y, self.valid, x)
-                x = solve(Problem(model, y, weights)).x
+                weights = source(self.y, self.valid, x)
+                x = solve(Problem(built, self.y, weights, seed)).x
             return x
 
-        if case.strength == "best":
+        if row.strength == "best":
             clean = self.scene.data
             strength = max(GRID, key=lambda s: psnr(clean, restore(s).numpy()))
         else:
-            strength = float(case.strength)
+            strength = float(row.strength)
         x = restore(strength)
         spent = clock.spent()
-        own = parameters.of_model(case.model, len(y), denoiser)
+        built = method.build(self.y.shape, strength, original)
+        own = find_model(method.model).count_parameters(len(self.y), method.denoiser)
         return x, {
             "strength_used": strength,
-            "settings": settings(build(strength)),
-            "parameters": own + parameters.of_source(source),
+            "settings": describe_settings(built) if row.weights else "",
+            "parameters": own + count_source_parameters(source),
             **spent,
             **before,
         }
 
+    def _weigh(self, method: Method) -> tuple[Source, torch.Tensor, Spent]:
+        name = method.row.weights
+        if name not in self.known:
+            clock = Clock()
+            source = method.source(self.noisy.truth)
+            w = source(self.y, self.valid)
+            spent = clock.spent("_weights")
+            # A method that takes no weights does not pay for them.
+            self.known[name] = source, w, spent if name else dict.fromkeys(spent, 0.0)
+        return self.known[name]
 
-def settings(model: Model) -> str:
+
+def count_source_parameters(source: Source) -> int:
+    """Parameters of the networks behind a weight source."""
+    return sum(p.numel() for net in source.modules for p in net.parameters())
+
+
+def describe_settings(model: Model) -> str:
     """How a model is run, in a few words.
 
-    >>> settings(models.build("tv", (31, 64, 64)))
+    >>> describe_settings(build_model("tv", (31, 64, 64)))
     'data term weighted_l2, 20 steps, mu 0.1 growing by 1.05'
     """
     plan = model.schedule

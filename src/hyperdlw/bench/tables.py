@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from .cases import Strength
+Strength = float | Literal["best"]
 
 NETWORKS = ("N", "T", "TS", "N+T", "N+TS", "T+TS", "N+T+TS")
 """The seven networks of the paper; N, T and TS name the source models nn, tv and tvs."""
 
-SOURCE_OF = {"N": "nn", "T": "tv", "TS": "tvs"}
+SOURCE_MODELS = {"N": "nn", "T": "tv", "TS": "tvs"}
 
 REFERENCE = "authors' "
 """Prefix of the rows of the checkpoints released with the paper."""
@@ -55,27 +56,32 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Noise cases side by side; one part per model with the weight sources down, or, without
-    ``models``, one part in all with rows that name their model.
+    """A table has noises side by side and rows down.
 
-    ``paper`` maps (weights, model, noise case) to the PSNR printed in the paper for the CAVE scenes;
-    ``panel`` are the rows shown as pictures; ``names`` what stands in the table instead of a label or
-    a method; ``figures`` the figures of merit that get a part with all noise cases; ``single``
-    noise cases whose gains are told one by one.
+    Attributes:
+        models: one part per model; empty: one part in all, with rows that name their model.
+        rows: the weight sources.
+        noise: names of the noises.
+        paper: the PSNR printed in the paper for the CAVE scenes, by (weights, model, noise).
+        colour: it is for pictures of three bands.
+        panel: the rows that are shown as pictures.
+        names: what stands in the table in place of a label or a method.
+        figures: the figures of merit that get a part with all noises.
+        single: noises whose gains are told one by one.
     """
 
     name: str
     title: str
     models: tuple[str, ...]
     rows: tuple[Row, ...]
-    noise: tuple[int, ...] = (1, 2, 3, 4, 5)
-    paper: dict[tuple[str, str, int], float] = field(default_factory=dict)
+    noise: tuple[str, ...] = ("case1", "case2", "case3", "case4", "case5")
+    paper: dict[tuple[str, str, str], float] = field(default_factory=dict)
     notes: str = ""
     colour: bool = False
     panel: tuple[Row, ...] = ()
     names: dict[str, str] = field(default_factory=dict)
     figures: tuple[str, ...] = ("psnr",)
-    single: tuple[int, ...] = ()
+    single: tuple[str, ...] = ()
 
     def name_of(self, row: Row) -> str:
         """What stands in front of the line of a row."""
@@ -104,12 +110,12 @@ SIMPLE = Table(
     models=("nn", "tv", "tvs"),
     rows=(*[Row(n) for n in NETWORKS], Row("N+T+TS-remote"), *FORMULAS),
     paper={
-        ("N", "nn", 1): 31.53,
-        ("T", "tv", 1): 33.87,
-        ("TS", "tvs", 1): 32.28,
-        ("N+T+TS", "nn", 1): 31.63,
-        ("N+T+TS", "tv", 1): 33.00,
-        ("N+T+TS", "tvs", 1): 30.97,
+        ("N", "nn", "case1"): 31.53,
+        ("T", "tv", "case1"): 33.87,
+        ("TS", "tvs", "case1"): 32.28,
+        ("N+T+TS", "nn", "case1"): 31.63,
+        ("N+T+TS", "tv", "case1"): 33.00,
+        ("N+T+TS", "tvs", "case1"): 30.97,
     },
     notes="Paper: mean of ten whole CAVE scenes (512 x 512); only the rows known to us are given.",
     panel=(Row("uniform"), Row("oracle"), Row("N+T+TS")),
@@ -119,7 +125,7 @@ OWN = Table(
     name="networks",
     title="Every network in the models it was trained through",
     models=SIMPLE.models,
-    rows=tuple(Row(n, model=SOURCE_OF[s]) for n in NETWORKS for s in n.split("+")),
+    rows=tuple(Row(n, model=SOURCE_MODELS[s]) for n in NETWORKS for s in n.split("+")),
     panel=tuple(Row("N+T+TS", model=m) for m in SIMPLE.models),
 )
 
@@ -201,14 +207,14 @@ PNP = Table(
         Row("uniform"),
         *[Row(n) for n in NETWORKS],
     ),
-    paper={("original", "pnp", 1): 25.77, ("N+T+TS", "pnp", 1): 35.23},
+    paper={("original", "pnp", "case1"): 25.77, ("N+T+TS", "pnp", "case1"): 35.23},
     notes="pnp is ADMM, pnp-hqs half-quadratic splitting. The denoiser alone gets the noise level it has "
     "in the loop, 50/255, or the best one of a grid, chosen on the clean cube. It is the shipped "
     "eigenimage denoiser where the paper has SERT, whose weights are not in any package: "
     "`--denoiser FILE` plugs in another one.",
     names={"original": "denoiser alone", "original, best strength": "denoiser alone, best level"},
     panel=(Row(ORIGINAL), Row("uniform"), Row(MAIN)),
-    single=(1, 5),
+    single=("case1", "case5"),
 )
 
 TABLES: dict[str, Table] = {t.name: t for t in (SIMPLE, OWN, TARGETS, COLOUR, RIVALS, PNP)}

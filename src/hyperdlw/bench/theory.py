@@ -6,20 +6,23 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from ..errors import BadFile
-from ..io import atomic
 from ..networks import files as store
 from ..pipeline import theory
-from ..testbed import crop_centre, scenes
-from . import runner
-from .cases import Scene
-from .report import own_targets
+from ..testbed import crop_centre, synthetic
+from .experiment import Experiment, Record, Scene, read_records
+from .figures import draw_png, new_figure
+from .report import list_own_models
+from .runner import plan_cases, run_cases
 from .tables import NETWORKS, REFERENCE, SIMPLE, Row
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 EPSILONS = (0.1, theory.EPS)
 """Lower limits of the weight at which U is compared: below 0.3 the second term alone decides."""
@@ -42,13 +45,13 @@ class Comparison:
 
     @property
     def rho(self) -> float:
-        return spearman([-self.divergence[n] for n in self.psnr], list(self.psnr.values()))
+        return correlate_ranks([-self.divergence[n] for n in self.psnr], list(self.psnr.values()))
 
 
-def spearman(a: Sequence[float], b: Sequence[float]) -> float:
+def correlate_ranks(a: Sequence[float], b: Sequence[float]) -> float:
     """Rank correlation (NaN for fewer than three pairs or without any variation).
 
-    >>> round(spearman([1, 2, 3, 4], [10, 30, 20, 40]), 3)
+    >>> round(correlate_ranks([1, 2, 3, 4], [10, 30, 20, 40]), 3)
     0.8
     """
     if len(a) < 3 or len(set(a)) == 1 or len(set(b)) == 1:
@@ -58,7 +61,7 @@ def spearman(a: Sequence[float], b: Sequence[float]) -> float:
     return float(spearmanr(a, b).statistic)
 
 
-def divergences(
+def measure_divergences(
     clean: Iterable[Scene], eps: float, targets: Sequence[str] = TARGETS
 ) -> dict[tuple[str, str], float]:
     """U of (network, target), mean over clean scenes."""
@@ -67,12 +70,12 @@ def divergences(
         x = torch.from_numpy(scene.data)
         slope = {m: theory.subgradient(m, x) for m in {*targets, *TARGETS}}
         for (network, target), values in found.items():
-            source = [slope[m] for m in own_targets(network)]
+            source = [slope[m] for m in list_own_models(network)]
             values.append(theory.lemma3(source, [slope[target]], eps) / x.numel())
     return {k: statistics.fmean(v) for k, v in found.items()}
 
 
-def compare(records: Iterable[Mapping[str, Any]], clean: Sequence[Scene]) -> list[Comparison]:
+def compare_networks(records: Iterable[Record], clean: Sequence[Scene]) -> list[Comparison]:
     """Every target and eps, for our networks and for the authors' where there are records."""
     # A file may hold records of networks that have been replaced since.
     shipped = {n: store.load_network(n).sha256[:16] for n in NETWORKS if n in store.list_networks()}
@@ -85,7 +88,7 @@ def compare(records: Iterable[Mapping[str, Any]], clean: Sequence[Scene]) -> lis
     ]
     found = []
     for eps in EPSILONS:
-        u = divergences(clean, eps)
+        u = measure_divergences(clean, eps)
         for whose in ("", REFERENCE):
             for target in TARGETS:
                 psnr: dict[str, float] = {}
@@ -100,24 +103,18 @@ def compare(records: Iterable[Mapping[str, Any]], clean: Sequence[Scene]) -> lis
     return found
 
 
-def made_scenes(count: int = 2, side: int = 64) -> list[Scene]:
+def make_scenes(count: int = 2, side: int = 64) -> list[Scene]:
     """Scenes made by code, for machines without data."""
     return [
         Scene(
             f"synthetic {i}",
-            crop_centre(scenes.synthetic(31, side, side, rng=np.random.default_rng(i)).data),
+            crop_centre(synthetic(31, side, side, rng=np.random.default_rng(i)).data),
         )
         for i in range(count)
     ]
 
 
-def measure(clean: Sequence[Scene], path: Path) -> list[dict[str, Any]]:
-    """Records of the seven networks on the three targets, noise cases 1 and 5."""
-    table = replace(SIMPLE, rows=tuple(Row(n) for n in NETWORKS), noise=(1, 5))
-    return runner.run(runner.plan(table, clean, (0,)), clean, path)
-
-
-def markdown(found: Sequence[Comparison], paper: Mapping[tuple[str, str, int], float]) -> str:
+def write_markdown(found: Sequence[Comparison], paper: Mapping[tuple[str, str, str], float]) -> str:
     """The rank correlations as a table, and what they mean."""
     lines = [
         "# Does U rank the networks?",
@@ -128,8 +125,8 @@ def markdown(found: Sequence[Comparison], paper: Mapping[tuple[str, str, int], f
         "|---|---|---:|---:|---|---|",
     ]
     for c in found:
-        least = min(c.psnr, key=lambda n, c=c: c.divergence[n])  # type: ignore[misc]
-        best = max(c.psnr, key=lambda n, c=c: c.psnr[n])  # type: ignore[misc]
+        least = min(c.psnr, key=c.divergence.__getitem__)
+        best = max(c.psnr, key=c.psnr.__getitem__)
         whose = "the authors'" if c.whose else "ours"
         lines.append(f"| {whose} | {c.target} | {c.eps:g} | {c.rho:.2f} | {least} | {best} |")
     known = {t: sum(1 for (_, m, _) in paper if m == t) for t in TARGETS}
@@ -144,12 +141,10 @@ def markdown(found: Sequence[Comparison], paper: Mapping[tuple[str, str, int], f
     return "\n".join(lines) + "\n"
 
 
-def figure(found: Sequence[Comparison]) -> Any:
+def draw_comparison(found: Sequence[Comparison]) -> Figure:
     """U against PSNR, one panel per target, at the last eps."""
-    from .demo import _figure
-
     shown = [c for c in found if c.eps == EPSILONS[-1]]
-    page = _figure(figsize=(12, 4.3), dpi=110, facecolor="white")
+    page = new_figure(12, 4.3, layout="tight")
     axes = page.subplots(1, len(TARGETS))
     for ax, target in zip(axes, TARGETS, strict=True):
         for c in (c for c in shown if c.target == target):
@@ -175,7 +170,6 @@ def figure(found: Sequence[Comparison]) -> Any:
         ax.spines[["top", "right"]].set_visible(False)
         ax.legend(fontsize=8, frameon=False, loc="lower left")
     axes[0].set_ylabel("mean PSNR in dB", fontsize=10)
-    page.tight_layout()
     return page
 
 
@@ -186,25 +180,21 @@ def run(clean: Sequence[Scene] | None, records: Path | None, out: Path) -> list[
         clean: scenes at which U is taken; made by code when None.
         records: JSONL of ``hyperdlw bench simple``; measured on the scenes when None.
     """
-    clean = made_scenes() if clean is None else clean
-    out.mkdir(parents=True, exist_ok=True)
+    clean = make_scenes() if clean is None else clean
+    experiment = Experiment("theory", out)
     if records is None:
-        rows = measure(clean, out / "theory.jsonl")
+        # The seven networks on the three targets.
+        table = replace(SIMPLE, rows=tuple(Row(n) for n in NETWORKS), noise=("case1", "case5"))
+        rows = run_cases(plan_cases(table, clean, (0,)), clean, experiment)
     elif not records.is_file():
         raise BadFile(f"there is no file {records} with records of 'hyperdlw bench simple'")
     else:
-        rows = list(runner.read_records(records).values())
-    found = compare(rows, clean)
+        rows = list(read_records(records).values())
+    found = compare_networks(rows, clean)
     if not found:
         raise BadFile(
             f"{records} holds no PSNR of at least three of the networks {', '.join(NETWORKS)}; "
             "make it with 'hyperdlw bench simple'"
         )
-    page = figure(found)
-    text, picture = out / "theory.md", out / "theory.png"
-    with atomic(text, overwrite=True) as tmp:
-        page_text = markdown(found, SIMPLE.paper) + "\n![theory](theory.png)\n"
-        Path(tmp).write_text(page_text, encoding="utf-8")
-    with atomic(picture, overwrite=True) as tmp:
-        page.savefig(tmp, format="png")
-    return [text, picture]
+    text = write_markdown(found, SIMPLE.paper) + "\n![theory](theory.png)\n"
+    return experiment.write({"theory.md": text, "theory.png": draw_png(draw_comparison(found))})

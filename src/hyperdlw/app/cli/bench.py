@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ...bench import EXPERIMENTS, Asked
-from ...errors import BadOption, unknown_name
+from ...bench import EXPERIMENTS, BenchOptions
+from ...errors import unknown_name
 
 
 def bench(
@@ -34,7 +34,7 @@ def bench(
     ] = None,
     bands: Annotated[int, typer.Option(help="first good bands only; 0: all")] = 0,
     scenes: Annotated[str, typer.Option(help="names of scenes, separated by commas")] = "",
-    cases: Annotated[str, typer.Option(help="noise cases, separated by commas")] = "",
+    cases: Annotated[str, typer.Option(help="noises, separated by commas: 1 to 5, or names")] = "",
     models: Annotated[str, typer.Option(help="models in place of the table's, with commas")] = "",
     seeds: Annotated[
         int | None,
@@ -58,7 +58,7 @@ def bench(
     if table not in EXPERIMENTS:
         raise unknown_name("table", table, EXPERIMENTS)
     EXPERIMENTS[table](
-        Asked(
+        BenchOptions(
             out,
             data,
             remote,
@@ -66,7 +66,7 @@ def bench(
             crop,
             bands,
             only=_words(scenes),
-            cases=case_numbers(cases) or None,
+            noise=parse_noises(cases) or None,
             models=_words(models),
             seeds=seeds,
             iterations=iterations,
@@ -86,16 +86,15 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-def case_numbers(text: str) -> tuple[int, ...]:
-    """Noise cases as they are given.
+def parse_noises(text: str) -> tuple[str, ...]:
+    """Noises as they are given, by their registered names.
 
-    >>> case_numbers("1, 5")
-    (1, 5)
+    >>> parse_noises("1, photons")
+    ('case1', 'photons')
     """
-    words = [word.strip() for word in text.split(",")] if text else []
-    if not all(word in ("1", "2", "3", "4", "5") for word in words):
-        raise BadOption(f"--cases takes numbers from 1 to 5 separated by commas, not '{text}'")
-    return tuple(map(int, words))
+    from ...testbed import find_noise
+
+    return tuple(find_noise(word).name for word in _words(text))
 
 
 def register(app: typer.Typer) -> None:

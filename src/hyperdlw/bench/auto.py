@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from .. import __version__, models
-from ..io import atomic
-from ..models import MODEL, WEIGHTS
-from ..networks import files as store
+from ..models import MODEL, WEIGHTS, build_model
 from ..pipeline import advise, choose
-from ..solver import Problem, solve
-from ..testbed import psnr
+from ..solver import Model, Problem, solve
+from ..testbed import CASES, find_noise, psnr
 from ..weights import resolve
-from .cases import Scene
-from .runner import append, make_noisy, read_records
+from .experiment import Experiment, Record, Scene, Tell, Trial
+from .runner import make_noisy
 from .tables import NETWORKS
 
 MODELS = tuple(dict.fromkeys((MODEL, "nn", "tv", "tvs", "e3dtv")))
@@ -31,58 +28,61 @@ def run(
     out: Path,
     *,
     names: Sequence[str] = MODELS,
-    noise: Sequence[int] = (1, 2, 3, 4, 5),
+    noise: Sequence[str | int] = CASES,
     seeds: int = 1,
-    report: Callable[[str], None] | None = None,
+    tell: Tell | None = None,
 ) -> list[Path]:
-    """Measure, and write ``auto.md``; finished cubes in ``auto.jsonl`` are not measured again.
+    """Measure, and write ``auto.md``; finished images in ``auto.jsonl`` are not measured again.
 
     Args:
         names: models of the grid.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "auto.jsonl"
-    done = read_records(path)
-    networks = {n: store.load_network(n).sha256[:16] for n in NETWORKS}
-    records = []
+    experiment = Experiment("auto", out, tell)
+
+    def say(r: Record) -> str:
+        advice, best = (f"{r[kind]['psnr']:.2f} dB" for kind in ("advice", "best"))
+        return f"{r['scene']}, {find_noise(r['noise']).title}: advice {advice}, best {best}"
+
+    records = experiment.run(plan_trials(scenes, names, noise, seeds), say)
+    return experiment.write({"auto.md": write_markdown(records, names)})
+
+
+def plan_trials(
+    scenes: Sequence[Scene], names: Sequence[str], noise: Sequence[str | int], seeds: int
+) -> Iterator[Trial]:
+    """One trial per noisy image."""
+    networks = [resolve(n) for n in NETWORKS]
     for scene in scenes:
-        for case in noise:
+        models = {m: build_model(m, scene.data.shape) for m in names}
+        for found in map(find_noise, noise):
             for seed in range(seeds):
-                cube = f"{scene.name} {scene.sha256} case {case} seed {seed}"
-                key = f"{cube} {','.join(names)} {networks} {__version__}"
-                if key not in done:
-                    done[key] = {"key": key, "scene": scene.name, "noise": case, "seed": seed}
-                    done[key] |= measure(scene, case, seed, names)
-                    append(path, [done[key]])
-                    if report is not None:
-                        r = done[key]
-                        report(
-                            f"{scene.name}, case {case}: advice {r['advice']['psnr']:.2f} dB, best "
-                            f"{r['best']['psnr']:.2f} dB"
-                        )
-                records.append(done[key])
-    target = out / "auto.md"
-    with atomic(target, overwrite=True) as tmp:
-        tmp.write_text(markdown(records, names), encoding="utf-8")
-    return [target]
+                facts = {"scene": scene.name, "scene_hash": scene.sha256, "noise": found.name}
+                yield Trial(
+                    {**facts, "seed": seed, "models": list(names)},
+                    (found.build, models, OCTAVES, networks),
+                    partial(measure, scene, found.name, seed, names),
+                )
 
 
-def measure(scene: Scene, case: int, seed: int, names: Sequence[str] = MODELS) -> dict[str, Any]:
+def measure(scene: Scene, noise: str, seed: int, names: Sequence[str] = MODELS) -> Record:
     """PSNR of the grid, of the automatic strength of every model, and of the advice."""
-    noisy = make_noisy(scene, case, seed).y
+    noisy = make_noisy(scene, noise, seed).y
     y = torch.from_numpy(noisy)
     valid = torch.ones_like(y, dtype=torch.bool)
     weights = {n: resolve(n)(y, valid) for n in NETWORKS}
 
+    def build(model: str, strength: float) -> Model:
+        return build_model(model, y.shape, strength)
+
     def score(model: str, network: str, strength: float) -> float:
-        x = solve(Problem(models.build(model, y.shape, strength), y, weights[network])).x
+        x = solve(Problem(build(model, strength), y, weights[network])).x
         return psnr(scene.data, x.numpy())
 
     grid = {(m, WEIGHTS, s): score(m, WEIGHTS, s) for m in names for s in OCTAVES}
     grid |= {(m, n, 1.0): score(m, n, 1.0) for m in names for n in NETWORKS if n != WEIGHTS}
     automatic = {}
     for m in names:
-        chosen = choose(lambda s, m=m: models.build(m, y.shape, s), y, weights[WEIGHTS]).strength  # type: ignore[misc]
+        chosen = choose(partial(build, m), y, weights[WEIGHTS]).strength
         automatic[m] = {
             "strength": chosen,
             "psnr": score(m, WEIGHTS, chosen),
@@ -101,8 +101,8 @@ def measure(scene: Scene, case: int, seed: int, names: Sequence[str] = MODELS) -
     }
 
 
-def markdown(records: Sequence[Mapping[str, Any]], names: Sequence[str] = MODELS) -> str:
-    """Mean losses, and the advice cube by cube."""
+def write_markdown(records: Sequence[Record], names: Sequence[str] = MODELS) -> str:
+    """Mean losses, and the advice image by image."""
     lines = [
         "# Automatic strength and advice",
         "",
@@ -127,13 +127,14 @@ def markdown(records: Sequence[Mapping[str, Any]], names: Sequence[str] = MODELS
         f"`hyperdlw advise` is {statistics.fmean(losses):.2f} dB below the best of the grid on average, "
         f"{max(losses):.2f} dB at worst.",
         "",
-        "| scene | case | advice | PSNR | best of the grid | PSNR |",
-        "|---|---:|---|---:|---|---:|",
+        "| scene | noise | advice | PSNR | best of the grid | PSNR |",
+        "|---|---|---|---:|---|---:|",
     ]
     for r in records:
-        a, b = r["advice"], r["best"]
-        names = ["{}, {}, {:.2g}".format(*x["method"]) for x in (a, b)]
-        lines.append(
-            f"| {r['scene']} | {r['noise']} | {names[0]} | {a['psnr']:.2f} | {names[1]} | {b['psnr']:.2f} |"
-        )
+        both = [
+            "{}, {}, {:.2g} | {:.2f}".format(*r[kind]["method"], r[kind]["psnr"])
+            for kind in ("advice", "best")
+        ]
+        title = find_noise(r["noise"]).title
+        lines.append(f"| {r['scene']} | {title} | {' | '.join(both)} |")
     return "\n".join(lines) + "\n"

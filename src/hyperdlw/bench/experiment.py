@@ -1,0 +1,306 @@
+"""The frame of every experiment: what names a measurement, records in a file, resuming, reports.
+
+A record is found again by its key, a hash of its facts (scene, noise, method, seed), of the constants
+of everything that made it (the built model, the weights, the noise), and of the source code. A changed
+constant or formula therefore makes new rows, and never an old figure under a new method's name.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import inspect
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from types import FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .. import __version__
+from ..io import atomic
+
+F32 = NDArray[np.float32]
+Record = dict[str, Any]
+"""One measurement as it stands in the file of records: plain values by name."""
+Tell = Callable[[str], None]
+"""Where progress goes."""
+Spent = dict[str, float]
+"""Seconds on the clock, and of the processor, which other programs on the machine do not lengthen."""
+
+ROOMS = ("solver", "models", "weights", "networks", "pipeline", "testbed")
+"""The rooms whose source decides a figure."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A clean image (band, row, col) in [0, 1] with a name and the hash of its values."""
+
+    name: str
+    data: F32
+
+    @functools.cached_property
+    def sha256(self) -> str:
+        return hash_array(np.ascontiguousarray(self.data))
+
+
+@dataclass(frozen=True)
+class Files:
+    """What a user brings to a benchmark.
+
+    Attributes:
+        reference: checkpoints released with the paper, by the names of their rows.
+        networks: trained networks of published methods that are not shipped, by the methods' names.
+        denoiser: name or file of the denoiser of plug and play; None: the shipped one.
+    """
+
+    reference: Mapping[str, Path] = field(default_factory=dict)
+    networks: Mapping[str, Path] = field(default_factory=dict)
+    denoiser: str | None = None
+
+
+NO_FILES = Files()
+
+
+# What names a measurement.
+
+
+@functools.cache
+def hash_source() -> str:
+    """A hash of the program that makes the figures; comments and docstrings have no part in it."""
+    home = Path(__file__).parents[1]
+    total = hashlib.sha256()
+    for path in sorted(p for room in ROOMS for p in (home / room).rglob("*.py")):
+        total.update(path.relative_to(home).as_posix().encode())
+        total.update(strip_source(path.read_text(encoding="utf-8")).encode())
+    return total.hexdigest()[:16]
+
+
+def strip_source(text: str) -> str:
+    """The program of a source text, without comments, docstrings and layout.
+
+    >>> strip_source('x = 1  # why') == strip_source('"What."\\nx = (1)')
+    True
+    """
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            node.body = [s for s in node.body if not _is_docstring(s)]
+    return ast.dump(tree)
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
+
+
+def hash_array(values: NDArray[np.generic]) -> str:
+    """A short hash of the values of an array."""
+    return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()[:16]
+
+
+def describe_constants(value: object, inside: tuple[int, ...] = ()) -> object:
+    """What decides how an object works, as plain values: fields, closures, arrays by their hash.
+
+    A function is its name with what it has closed over; one of another package comes with the hash of
+    its file, because :func:`hash_source` does not see it.
+
+    >>> describe_constants({"steps": 3, "mu": (0.1, None)})
+    {'steps': 3, 'mu': [0.1, None]}
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    if id(value) in inside:  # an object that holds itself
+        return "..."
+    deeper = functools.partial(describe_constants, inside=(*inside, id(value)))
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().numpy()
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {value.shape} {hash_array(value)}"
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {str(k): deeper(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [deeper(v) for v in value]
+    if isinstance(value, set | frozenset):
+        return sorted(map(str, value))
+    if isinstance(value, functools.partial):
+        return [deeper(value.func), deeper(value.args), deeper(value.keywords)]
+    if isinstance(value, MethodType):
+        return [value.__func__.__qualname__, deeper(value.__self__)]
+    if isinstance(value, FunctionType):
+        cells = [_cell_content(c) for c in value.__closure__ or ()]
+        defaults = [value.__defaults__, value.__kwdefaults__]
+        return [_name_of(value), *map(deeper, cells), *[deeper(d) for d in defaults if d]]
+    held: Mapping[str, object] = {}
+    if isinstance(value, torch.nn.Module):
+        held = value.state_dict()
+    elif is_dataclass(value):
+        held = {f.name: getattr(value, f.name) for f in fields(value)}
+    elif not isinstance(value, type):
+        held = getattr(value, "__dict__", {})
+    return [_name_of(value if isinstance(value, type) else type(value)), deeper(held)]
+
+
+def _cell_content(cell: Any) -> object:
+    try:
+        content: object = cell.cell_contents
+    except ValueError:  # a name that has no value yet
+        return None
+    return content
+
+
+def _name_of(what: type | FunctionType) -> str:
+    name = f"{what.__module__}.{what.__qualname__}"
+    own = what.__module__.partition(".")[0] in (__name__.partition(".")[0], "torch", "builtins")
+    return name if own else f"{name} {_hash_file(what)}"
+
+
+def _hash_file(what: type | FunctionType) -> str:
+    try:
+        path = inspect.getsourcefile(what)
+        text = Path(path or "").read_bytes()
+    except (OSError, TypeError):  # made in a session, or not written in Python
+        return ""
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def hash_constants(*values: object) -> str:
+    """A short hash of :func:`describe_constants`."""
+    text = json.dumps([describe_constants(v) for v in values], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def make_key(facts: Mapping[str, object]) -> str:
+    """A hash that names a measurement for ever."""
+    text = json.dumps(facts, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One measurement.
+
+    Attributes:
+        facts: what it is called: scene, noise, seed, method. They stand in the record.
+        settings: what the figure depends on beside its facts: models, weights, noise.
+        measure: makes the figures.
+    """
+
+    facts: Mapping[str, object]
+    settings: object
+    measure: Callable[[], Record]
+
+    @functools.cached_property
+    def named(self) -> Record:
+        """The facts with the hashes of settings and source, and the key of them all."""
+        hashes = {"settings_hash": hash_constants(self.settings), "code": hash_source()}
+        facts = {**self.facts, **hashes}
+        return {"key": make_key(facts), **facts, "version": __version__}
+
+
+# Records in a file.
+
+
+class Experiment:
+    """The records of one experiment and its reports, in a folder.
+
+    Records are appended to ``<name>.jsonl`` as they are made; what is there is not measured again.
+    """
+
+    def __init__(self, name: str, folder: Path, tell: Tell | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.name, self.folder, self._tell = name, folder, tell
+        self.path = folder / f"{name}.jsonl"
+        self.known = read_records(self.path)
+
+    def tell(self, text: str) -> None:
+        """Report progress, where anybody listens."""
+        if self._tell is not None:
+            self._tell(text)
+
+    def run(
+        self, trials: Iterable[Trial], say: Callable[[Record], str] | None = None
+    ) -> list[Record]:
+        """Measure what is not known yet; the records of all trials, in their order.
+
+        Args:
+            say: what is told about a new record.
+        """
+        found = []
+        for trial in trials:
+            key = trial.named["key"]
+            if key not in self.known:
+                self.add([{**trial.named, **trial.measure()}])
+                if say is not None:
+                    self.tell(say(self.known[key]))
+            found.append(self.known[key])
+        return found
+
+    def add(self, records: Sequence[Record]) -> None:
+        """Keep new records, and append them to the file.
+
+        What was skipped is not written: the next run tries it again.
+        """
+        append_records(self.path, [r for r in records if "skipped" not in r])
+        self.known |= {record["key"]: record for record in records}
+
+    def write(self, contents: Mapping[str, str | bytes]) -> list[Path]:
+        """Write reports and pictures by file name; returns their paths."""
+        return write_files(self.folder, contents)
+
+
+def read_records(path: Path) -> dict[str, Record]:
+    """Finished records by key; a line cut off by a crash is dropped."""
+    records: dict[str, Record] = {}
+    if path.exists():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                record = json.loads(line)
+                records[record["key"]] = record
+            except (ValueError, KeyError, TypeError):
+                continue
+    return records
+
+
+def append_records(path: Path, records: Iterable[Mapping[str, object]]) -> None:
+    """Add records to a JSONL file."""
+    # A line left without its end by a crash must not swallow the next record.
+    broken = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
+    with path.open("a", encoding="utf-8") as file:
+        file.write("\n" * broken + "".join(json.dumps(r) + "\n" for r in records))
+
+
+def write_files(folder: Path, contents: Mapping[str, str | bytes]) -> list[Path]:
+    """Write files into a folder, each wholly or not at all; returns their paths."""
+    for name, content in contents.items():
+        with atomic(folder / name, overwrite=True) as tmp:
+            Path(tmp).write_bytes(content.encode() if isinstance(content, str) else content)
+    return [folder / name for name in contents]
+
+
+class Clock:
+    """Measures from when it is made."""
+
+    def __init__(self) -> None:
+        self.begin = time.perf_counter(), time.process_time()
+
+    def spent(self, ending: str = "") -> Spent:
+        """Seconds since then, under names with an ending."""
+        wall, processor = self.begin
+        return {
+            f"seconds{ending}": round(time.perf_counter() - wall, 3),
+            f"processor{ending}": round(time.process_time() - processor, 3),
+        }
