@@ -12,6 +12,7 @@ import functools
 import hashlib
 import inspect
 import json
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -283,9 +284,36 @@ def append_records(path: Path, records: Iterable[Mapping[str, object]]) -> None:
         file.write("\n" * broken + "".join(json.dumps(r) + "\n" for r in records))
 
 
+def wrap_prose(text: str, width: int = 100) -> str:
+    """Break the long lines of a Markdown text; rows of tables and headings stay as they are.
+
+    >>> wrap_prose("- a bb - ccc\\n| a bb ccc |", 8).splitlines()
+    ['- a bb -', '  ccc', '| a bb ccc |']
+    """
+
+    def wrap_line(line: str) -> str:
+        if len(line) <= width or line.startswith(("|", "#")):
+            return line
+        indent = "  " if line.startswith("- ") else ""
+        # A line must not begin with a dash: it would be an item of a list.
+        kept = line.replace(" - ", "\0- ")
+        filled = textwrap.fill(
+            kept,
+            width,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        return filled.replace("\0", " ")
+
+    return "\n".join(map(wrap_line, text.split("\n")))
+
+
 def write_files(folder: Path, contents: Mapping[str, str | bytes]) -> list[Path]:
     """Write files into a folder, each wholly or not at all; returns their paths."""
     for name, content in contents.items():
+        if isinstance(content, str) and name.endswith(".md"):
+            content = wrap_prose(content)
         with atomic(folder / name, overwrite=True) as tmp:
             Path(tmp).write_bytes(content.encode() if isinstance(content, str) else content)
     return [folder / name for name in contents]
