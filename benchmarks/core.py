@@ -23,8 +23,8 @@ from torch import Tensor
 
 from hyperdlw import models
 from hyperdlw.networks.dlwnet import DLWnet3d
+from hyperdlw.solver import Backward, Problem, solve
 from hyperdlw.solver import penalties as prox
-from hyperdlw.solver.solve import Backward, Problem, solve
 from hyperdlw.train.loss import add_gradients
 from hyperdlw.weights import FLOOR
 

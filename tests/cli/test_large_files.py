@@ -136,7 +136,7 @@ def test_a_full_disk_leaves_the_old_file(hyperdlw, tmp_path, noisy, small, monke
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("hyperdlw.solver.disk_array.reserve_space", full)
+    monkeypatch.setattr("hyperdlw.solver.disk.reserve_space", full)
     ran = hyperdlw("denoise", noisy, target, *small, "--overwrite")
     assert ran.code == 4, ran.err
     assert "Traceback" not in ran.err

@@ -16,7 +16,7 @@ import torch
 from hyperdlw import __version__
 from hyperdlw.networks import files as store
 from hyperdlw.networks.dlwnet import DLWnet3d
-from hyperdlw.solver.solve import Schedule
+from hyperdlw.solver import Schedule
 
 
 def files(folder: Path) -> list[str]:

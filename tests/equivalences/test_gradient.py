@@ -15,9 +15,10 @@ from torch.func import functional_call
 from hyperdlw import models
 from hyperdlw.errors import BadOption
 from hyperdlw.networks.dlwnet import DLWnet2d, DLWnet3d
+from hyperdlw.solver import Backward, Problem, Schedule, Solution, solve
 from hyperdlw.solver import data_terms as fidelity
 from hyperdlw.solver import penalties as prox
-from hyperdlw.solver.solve import Backward, Problem, Schedule, Solution, solve, start, step
+from hyperdlw.solver.admm import start, step
 from hyperdlw.train.loss import bilevel_loss
 from hyperdlw.weights import softmax_weights
 

@@ -15,11 +15,19 @@ from hyperdlw.networks.dlwnet import DLWnet3d
 from hyperdlw.pipeline import in_strips as large
 from hyperdlw.pipeline import plan as tiles
 from hyperdlw.pipeline.run import denoise
-from hyperdlw.solver.disk_array import DiskArray
+from hyperdlw.solver import (
+    DiskArray,
+    DiskProblem,
+    Model,
+    Problem,
+    Schedule,
+    StripSolver,
+    Term,
+    Whole,
+    solve,
+    use_stages,
+)
 from hyperdlw.solver.penalties import GRADIENT, tv_prox
-from hyperdlw.solver.solve import Model, Problem, Schedule, Term, Whole, solve
-from hyperdlw.solver.strip_pieces import Setting, staged
-from hyperdlw.solver.strip_solver import Solver
 from hyperdlw.testbed import noise, scenes
 from hyperdlw.weights import Net, resolve
 
@@ -192,8 +200,10 @@ def test_all_steps_in_double_precision(tmp_path, model):
     (tmp_path / "state").mkdir()
     plan = tiles.plan(y.shape, built, tile=7)
     means = Whole(y.mean((1, 2)))
-    setting = Setting(tmp_path / "state", plan, staged(built), built.schedule, *arrays, whole=means)
-    image, steps, _, _ = Solver(setting, Plain()).solve()
+    setting = DiskProblem(
+        tmp_path / "state", plan, use_stages(built), built.schedule, *arrays, whole=means
+    )
+    image, steps, _, _ = StripSolver(setting, Plain()).solve()
     assert steps == built.schedule.steps
     near(image.read().numpy(), whole.x.numpy(), 1e-8)
 

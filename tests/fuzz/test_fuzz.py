@@ -27,7 +27,7 @@ from hyperdlw.networks import files as store
 from hyperdlw.pipeline import in_strips as large
 from hyperdlw.pipeline.journal import folder_of
 from hyperdlw.pipeline.products import Outputs, denoise_file
-from hyperdlw.solver.solve import Schedule
+from hyperdlw.solver import Schedule
 from hyperdlw.testbed import scenes
 from hyperdlw.weights import resolve
 

@@ -142,7 +142,7 @@ def test_a_hidden_voxel_has_no_part_in_its_prediction() -> None:
     moved = torch.where(hide, y + 1, y)
     # With the same prediction x the error changes by mean(2 (y - x) + 1) exactly.
     from hyperdlw import models
-    from hyperdlw.solver.solve import Problem, solve
+    from hyperdlw.solver import Problem, solve
 
     x = solve(Problem(models.build("tv", y.shape), y, torch.where(hide, 0 * w, w))).x
     expected = error + float((2 * (y - x)[hide] + 1).mean())

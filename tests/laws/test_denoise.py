@@ -10,7 +10,7 @@ from hyperdlw.cube import Cube
 from hyperdlw.errors import BadInput, BadOption, NothingToDenoise
 from hyperdlw.pipeline.prepare import prepare
 from hyperdlw.pipeline.run import denoise, predict_weights
-from hyperdlw.solver.solve import Schedule
+from hyperdlw.solver import Schedule
 from hyperdlw.testbed import scenes
 
 MODELS = ("nn", "tv", "tvs")

@@ -13,7 +13,7 @@ from hyperdlw.bench.tables import Row, Table
 from hyperdlw.cube import Cube
 from hyperdlw.errors import BadOption
 from hyperdlw.pipeline.prepare import prepare
-from hyperdlw.solver.solve import Problem, solve
+from hyperdlw.solver import Problem, solve
 from hyperdlw.testbed import noise, scenes
 from hyperdlw.weights import resolve
 

@@ -8,8 +8,8 @@ import torch
 
 from hyperdlw import denoise, models
 from hyperdlw.pipeline.strength import CAUTION, STRONGEST, WEAKEST, choose, noise_constant
+from hyperdlw.solver import Model, Problem, solve, term
 from hyperdlw.solver.penalties import Penalty
-from hyperdlw.solver.solve import Model, Problem, solve, term
 from hyperdlw.testbed import metrics, noise, scenes
 
 

@@ -90,7 +90,7 @@ def test_subgradients_support_the_regulariser(name: str) -> None:
 
 def test_the_optimality_condition_that_everything_rests_on() -> None:
     """At the solution y - x = grad R(x) / w; the nuclear norm is smooth at full rank."""
-    from hyperdlw.solver.solve import Problem, solve
+    from hyperdlw.solver import Problem, solve
 
     g = torch.Generator().manual_seed(3)
     y = torch.rand(3, 20, 20, generator=g, dtype=torch.float64)

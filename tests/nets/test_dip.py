@@ -11,7 +11,7 @@ from hyperdlw import models
 from hyperdlw.errors import BadOption
 from hyperdlw.models import dip
 from hyperdlw.networks.skip import SkipNet
-from hyperdlw.solver.solve import Problem, Schedule, solve
+from hyperdlw.solver import Problem, Schedule, solve
 from hyperdlw.testbed import scenes
 from hyperdlw.testbed.metrics import psnr
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hyperdlw import models
-from hyperdlw.solver.solve import Problem, solve
+from hyperdlw.solver import Problem, solve
 
 cp = pytest.importorskip("cvxpy")
 

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from hyperdlw import models
-from hyperdlw.solver.carrying_terms import shared_basis
+from hyperdlw.solver import Model, Problem, Schedule, shared_basis, solve
 from hyperdlw.solver.data_terms import Fidelity, l1, l2, weighted_l2
 from hyperdlw.solver.operators import BAND, COL, OPPONENT, ROW, gradient
-from hyperdlw.solver.solve import Model, Problem, Schedule, solve
 
 cp = pytest.importorskip("cvxpy")
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hyperdlw import models
 from hyperdlw.networks import files as store
-from hyperdlw.solver.solve import Problem, solve
+from hyperdlw.solver import Problem, solve
 from hyperdlw.train.loss import bilevel_loss
 from hyperdlw.weights import softmax_weights
 

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from hyperdlw.models import ctv, e3dtv, lrtfdfr, lrtv, svtv
+from hyperdlw.solver import Model, Problem, solve
+from hyperdlw.solver.admm import start
 from hyperdlw.solver.factor_model import Factors
-from hyperdlw.solver.solve import Model, Problem, solve, start
 from hyperdlw.testbed.metrics import psnr
 
 GOLDEN = Path(__file__).resolve().parents[2].parent / "shared" / "golden" / "variational"

@@ -14,7 +14,7 @@ from torch import Tensor
 import hyperdlw
 from hyperdlw import models
 from hyperdlw.models import pnp
-from hyperdlw.solver.solve import Problem, Schedule, solve
+from hyperdlw.solver import Problem, Schedule, solve
 from hyperdlw.testbed import noise, scenes
 from hyperdlw.testbed.metrics import psnr
 

@@ -9,7 +9,7 @@ import torch
 from hyperdlw import models
 from hyperdlw.networks import files as store
 from hyperdlw.networks.dlwnet import DLWnet3d
-from hyperdlw.solver.solve import Problem, solve
+from hyperdlw.solver import Problem, solve
 from hyperdlw.testbed import noise, scenes
 from hyperdlw.testbed.metrics import psnr
 from hyperdlw.train.recipe import Recipe

@@ -20,7 +20,7 @@ from hyperdlw.errors import BadFile, BadOption
 from hyperdlw.io import save_cube
 from hyperdlw.networks import files as store
 from hyperdlw.networks.dlwnet import DLWnet3d
-from hyperdlw.solver.solve import Problem, solve
+from hyperdlw.solver import Problem, solve
 from hyperdlw.testbed import load_scenes, scenes
 from hyperdlw.train.curves import draw_curves
 from hyperdlw.train.loop import Training, TrainingStopped, train

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from torch import Tensor
+
 from ..solver import (
     BAND,
     COL,
@@ -40,7 +42,7 @@ def original(shape: Sequence[int], strength: float = 1.0) -> Model:
     """sum_k ||D_k X||_* + lam ||Y - X||_1 (Peng et al. 2022)."""
     lam = 3.0 / math.sqrt(shape[1] * shape[2]) / strength
 
-    def begin(problem: Problem, s: State) -> State:
+    def begin(problem: Problem, s: State[Tensor]) -> State[Tensor]:
         """mu = 1.25 / d and multipliers y / d, with d = max(sigma_1(y), max |y| / lam)."""
         y = problem.measured
         d = max(problem.norm, problem.peak / lam)

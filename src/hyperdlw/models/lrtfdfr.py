@@ -44,7 +44,7 @@ def original(
     beta = coupling or 16.0 * shape[0]
     penalty = FactorPenalty(edges=0.2 * strength, smooth=0.01 * strength, coupling=beta)
     return Model(
-        terms=(product(rank, penalty, "scattered"),),
+        terms=(product(rank, penalty, "arbitrary"),),
         fidelity=reweighted_l1(0.04),
         schedule=Schedule(steps=50, mu=1.0, multipliers=False, proximal=0.1, stopping="change"),
         central="data",

@@ -29,9 +29,9 @@ def build(
     def level(t: float) -> float:
         return math.sqrt(weight * t)
 
-    spread = denoise.spread(level) if isinstance(denoise, Eigen) else None
+    staged = denoise.staged(level) if isinstance(denoise, Eigen) else None
     return Model(
-        terms=(Term(lambda v, t, carry: (denoise(v, level(t)), carry), spread=spread),),
+        terms=(Term(lambda v, t, carry: (denoise(v, level(t)), carry), staged=staged),),
         schedule=Schedule(
             steps=12, mu=MU, order=("image", "terms"), multipliers=multipliers, guard=3
         ),

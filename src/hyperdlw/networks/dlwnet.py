@@ -41,6 +41,7 @@ class DLWnet3d(nn.Module):
             "filters": filters,
             "blocks": blocks,
         }
+        self.filters = filters
         widths = [1] + [filters] * blocks
         self.space = nn.ModuleList(nn.Conv2d(a, filters, 3, padding=1) for a in widths[:-1])
         self.spectrum = nn.ModuleList(
@@ -168,6 +169,7 @@ class DLWnet2d(nn.Module):
             "layers": layers,
         }
         self.channels: int | None = channels
+        self.filters = filters
         widths = [channels] + [filters] * (layers - 1) + [channels]
         self.layers = nn.ModuleList(
             nn.Conv2d(a, b, 3, padding=1) for a, b in itertools.pairwise(widths)

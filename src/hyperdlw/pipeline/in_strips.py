@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from .. import __version__
 from ..cube import BandRange, Cube
 from ..errors import BadOption
-from ..solver import DiskArray, Residuals, Setting, Solver, Whole, solve, staged
+from ..solver import DiskArray, DiskProblem, Residuals, StripSolver, Whole, solve, use_stages
 from ..weights import Uniform
 from .job import ALL, Band, InMemory, Job, Options, Reader, Run
 from .journal import Executor, Serial, Watch, Work, key_of, workplace
@@ -166,17 +166,17 @@ def restore(run: Run) -> tuple[int, Residuals, bool]:
     if job.plan.exact:
         folder = job.folder / f"steps{run.work.round}"
         folder.mkdir(exist_ok=True)
-        setting = Setting(
+        setting = DiskProblem(
             folder,
             job.plan,
-            staged(model),
+            use_stages(model),
             job.schedule(model),
             job.y,
             job.w,
             Whole(job.means),
             job.options.seed or 0,
         )
-        image, steps, now, done = Solver(setting, run.work).solve()
+        image, steps, now, done = StripSolver(setting, run.work).solve()
     else:
         found = run.work.map("solve", partial(solve_strip, job), job.plan.strips)
         image = job.array(f"blended{run.work.round}")

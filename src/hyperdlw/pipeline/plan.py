@@ -5,7 +5,7 @@ solved as a whole, with the image and its copies on disk: each step of the solve
 and what mixes all pixels (sums, a Fourier transform) is added up or transformed in between (see
 :mod:`hyperdlw.solver.strip_solver`). The numbers are those of the whole cube, up to the order of sums.
 
-A model with a function of which nothing is known (``Term.reach`` and ``Term.spread`` are None) or with a
+A model with a function of which nothing is known (``Term.reach`` and ``Term.staged`` are None) or with a
 method of its own is solved strip by strip, the strips overlap by a halo and are blended: ``blended``.
 Its numbers depend on the strips, and the report says so.
 """
@@ -145,7 +145,7 @@ def copies(model: Model) -> int:
         return 200
     stacked = sum(max(1, len(t.operator.axes)) for t in model.terms)
     fourier = 8 if any(t.operator.axes for t in model.terms) else 0
-    carried = 10 * sum(t.spread is None and t.reach != 0 for t in model.terms)
+    carried = 10 * sum(t.staged is None and t.reach != 0 for t in model.terms)
     return 12 + 6 * stacked + fourier + carried
 
 
@@ -159,14 +159,14 @@ def state_images(model: Model) -> int:
 
 def mixed(model: Model) -> int:
     """Float32 numbers per pixel that are held whole while a function mixes all pixels."""
-    return sum(t.spread.room for t in model.terms if t.spread is not None)
+    return sum(t.staged.values_per_pixel for t in model.terms if t.staged is not None)
 
 
 def way_of(model: Model) -> tuple[Way, int, bool]:
     """The best way a model can be cut, with the halo it needs and whether that wraps around."""
     wrap = any(ROW in t.operator.axes for t in model.terms)
-    reach = max((t.reach or 0 for t in model.terms if t.spread is None), default=0)
-    known = all(t.spread is not None or t.reach is not None for t in model.terms)
+    reach = max((t.reach or 0 for t in model.terms if t.staged is None), default=0)
+    known = all(t.staged is not None or t.reach is not None for t in model.terms)
     if model.method is not None or not known or (wrap and reach) or model.schedule.seconds:
         return "blended", HALO, False
     # One row for K x, one for K'u.

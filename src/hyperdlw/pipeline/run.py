@@ -123,7 +123,7 @@ def denoise(
     denoiser: denoisers.Spec | None = None,
     truth: Truth | None = None,
     seed: int | None = None,
-    watch: Callable[[State], None] | None = None,
+    watch: Callable[[State[Tensor]], None] | None = None,
     memory: str | int | None = None,
     fill: bool = False,
 ) -> Result:

@@ -180,7 +180,7 @@ class _Curve:
         self.probe = torch.where(w > 0, size * sign, torch.zeros_like(y))
         self.count = max(1, int((w > 0).sum()))
         self.trials: dict[float, Trial] = {}
-        self.states: tuple[State | None, State | None] = (None, None)
+        self.states: tuple[State[Tensor] | None, State[Tensor] | None] = (None, None)
 
     def at(self, strength: float) -> Trial:
         if strength not in self.trials:

@@ -16,40 +16,51 @@ Without multipliers (``Schedule.multipliers``) the same step is half-quadratic s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-from .problem import Block, Carry, Problem, Schedule
+from .problem import Block, Problem, Schedule
+from .terms import Carry
+
+T = TypeVar("T")
 
 
-class State(NamedTuple):
-    """Everything a step needs; one entry per function in u, m, kx and carry.
+class State(NamedTuple, Generic[T]):
+    """Everything a step needs: images of type T (tensors, or arrays on disk), one per function.
 
-    An entry is None where a function has no copy, and in m where a copy has no multiplier.
+    Attributes:
+        x: the image.
+        u: copies of K_i x; None where a function has no copy.
+        m: multipliers; None where a copy has none.
+        kx: K_i x, never on disk.
+        carry: what the functions hand to their next prox.
+        mu: the penalty.
+        k: number of steps so far.
     """
 
-    x: Tensor
-    u: tuple[Tensor | None, ...]
-    m: tuple[Tensor | None, ...]
+    x: T
+    u: tuple[T | None, ...]
+    m: tuple[T | None, ...]
     kx: tuple[Tensor | None, ...]
     carry: tuple[Carry, ...]
     mu: float
     k: int
 
 
-Watch = Callable[[State], None]
+Watch = Callable[[State[Tensor]], None]
+"""Called with the state after every step."""
 
 
-def step(s: State, p: Problem, schedule: Schedule) -> State:
+def step(s: State[Tensor], p: Problem, schedule: Schedule) -> State[Tensor]:
     """One ADMM step; pure, and differentiable in y, w and the state."""
     for block in schedule.order:
         s = update(s, p, schedule, block)
     return finish(s, p, schedule)
 
 
-def update(s: State, p: Problem, schedule: Schedule, block: Block) -> State:
+def update(s: State[Tensor], p: Problem, schedule: Schedule, block: Block) -> State[Tensor]:
     """One block of a step: the copies of the terms or of the data, or the image."""
     if block == "image":
         mean = p.inverse(s.mu, schedule.proximal)(right_side(s, p, schedule))
@@ -57,24 +68,23 @@ def update(s: State, p: Problem, schedule: Schedule, block: Block) -> State:
     return _copies(s, p, p.groups[block])
 
 
-def _copies(s: State, p: Problem, indices: Sequence[int]) -> State:
+def _copies(s: State[Tensor], p: Problem, indices: Sequence[int]) -> State[Tensor]:
     """u_i = prox_{g_i / mu_i}(K_i x - m_i / mu_i)."""
     u, carry = list(s.u), list(s.carry)
     for i in indices:
-        v, t = argument(s, p, i)
+        kx = s.kx[i]
+        assert kx is not None
+        v, t = argument(kx, s.m[i], p.step_size(i, s.mu))
         u[i], carry[i] = p.functions[i].prox(v, t, carry[i])
     return s._replace(u=tuple(u), carry=tuple(carry))
 
 
-def argument(s: State, p: Problem, i: int) -> tuple[Tensor, float]:
-    """Where the prox of the copy i is taken, K_i x - m_i / mu_i, and its step 1 / mu_i."""
-    m, kx = s.m[i], s.kx[i]
-    assert kx is not None
-    t = 1.0 / (s.mu * p.ratio(i, s.mu))
+def argument(kx: Tensor, m: Tensor | None, t: float) -> tuple[Tensor, float]:
+    """Where the prox of a copy is taken, K_i x - m_i / mu_i, and its step t = 1 / mu_i."""
     return (kx if m is None else torch.sub(kx, m, alpha=t)), t
 
 
-def right_side(s: State, p: Problem, schedule: Schedule) -> Tensor:
+def right_side(s: State[Tensor], p: Problem, schedule: Schedule) -> Tensor:
     """sum_i (mu_i / mu) K_i'(u_i + m_i/mu_i) + proximal old x, the right side of the image update
 
         x = argmin c(x) + sum_i mu_i/2 ||K_i x - u_i - m_i/mu_i||^2 + mu proximal/2 ||x - old x||^2
@@ -96,36 +106,37 @@ def right_side(s: State, p: Problem, schedule: Schedule) -> Tensor:
     return torch.add(r, s.x, alpha=schedule.proximal) if schedule.proximal else r
 
 
-def centre(s: State, p: Problem, schedule: Schedule) -> State:
+def centre(s: State[Tensor], p: Problem, schedule: Schedule) -> State[Tensor]:
     """The end of the image update: x, so far a mean of the copies, becomes the prox of c there."""
     x, carry = s.x, list(s.carry)
     if p.central is not None:
-        t = central_step(s, p, schedule)
+        t = central_step(s.mu, p, schedule)
         x, carry[p.central] = p.functions[p.central].prox(x, t, carry[p.central])
     return s._replace(x=x, kx=mapped(x, p), carry=tuple(carry))
 
 
-def central_step(s: State, p: Problem, schedule: Schedule) -> float:
+def central_step(mu: float, p: Problem, schedule: Schedule) -> float:
     """1 / (sum_i mu_i + mu proximal), the step of the prox of the central function."""
-    return 1.0 / (s.mu * (sum(p.ratio(i, s.mu) for i in p.copies) + schedule.proximal))
+    return 1.0 / (mu * (sum(p.ratio(i, mu) for i in p.copies) + schedule.proximal))
 
 
-def finish(s: State, p: Problem, schedule: Schedule) -> State:
+def finish(s: State[Tensor], p: Problem, schedule: Schedule) -> State[Tensor]:
     """The end of a step: multipliers and penalty."""
     m = list(s.m)
     for i in p.copies:
-        if s.m[i] is not None:
+        old, u, kx = s.m[i], s.u[i], s.kx[i]
+        if old is not None and u is not None and kx is not None:
             # m + mu_i (u - K x)
-            m[i] = torch.add(s.m[i], s.u[i] - s.kx[i], alpha=s.mu * p.ratio(i, s.mu))  # type: ignore
-    return s._replace(m=tuple(m), mu=grown(s.mu, schedule), k=s.k + 1)
+            m[i] = torch.add(old, u - kx, alpha=s.mu * p.ratio(i, s.mu))
+    return s._replace(m=tuple(m), mu=grow_penalty(s.mu, schedule), k=s.k + 1)
 
 
-def grown(mu: float, schedule: Schedule) -> float:
+def grow_penalty(mu: float, schedule: Schedule) -> float:
     """The penalty after a step."""
     return min(mu * schedule.growth, schedule.largest)
 
 
-def start(problem: Problem, schedule: Schedule, x: Tensor | None = None) -> State:
+def start(problem: Problem, schedule: Schedule, x: Tensor | None = None) -> State[Tensor]:
     """First state: x = y (or the given image), copies K x, multipliers 0."""
     x = problem.measured if x is None else x
     kx = mapped(x, problem)
@@ -143,7 +154,7 @@ def mapped(x: Tensor, p: Problem) -> tuple[Tensor | None, ...]:
     return tuple(f.operator.apply(x) if i in p.copies else None for i, f in enumerate(p.functions))
 
 
-def output(s: State, p: Problem) -> Tensor:
+def output(s: State[T], p: Problem) -> T:
     """The image the model returns."""
     where = p.model.output
     if where == "image":

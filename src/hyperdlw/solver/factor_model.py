@@ -13,14 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..errors import BadOption
 from .operators import BAND, COL, ROW, gradient
-from .penalties import leading_of, unfold_bands
+from .penalties import StagedProx, leading_of, unfold_bands
+from .terms import Carry, Term
 
 
 class Factors(NamedTuple):
@@ -40,7 +41,7 @@ class Factors(NamedTuple):
         return times(self.spectra, self.maps, matvec(self.spectra, self.level))
 
 
-class Settled(NamedTuple):
+class NewSpectra(NamedTuple):
     """What a step finds out before its maps, in float64.
 
     Attributes:
@@ -55,7 +56,7 @@ class Settled(NamedTuple):
     turn: Tensor | None
     centre: Tensor
 
-    def low(self, v: Tensor) -> Tensor:
+    def project(self, v: Tensor) -> Tensor:
         """A'(v - centre), the maps of an image."""
         return times(self.spectra.mT, v, -matvec(self.spectra.mT, self.centre))
 
@@ -86,48 +87,48 @@ def with_ones(images: Tensor) -> Tensor:
     return wide
 
 
-def moments(y: Tensor) -> Tensor:
+def pixel_moments(y: Tensor) -> Tensor:
     """``[y; 1] [y; 1]'``: Gram matrix, sums and number of the pixels of an image."""
     wide = with_ones(y)
     return wide @ wide.mT
 
 
-def sums(v: Tensor, maps: Tensor) -> Tensor:
-    """``[v; maps; 1] [maps; 1]'``, what :meth:`FactorPenalty.settle` must know of image and maps."""
+def factor_sums(v: Tensor, maps: Tensor) -> Tensor:
+    """``[v; maps; 1] [maps; 1]'``, what :meth:`FactorPenalty.update_spectra` must know of image and maps."""
     wide = with_ones(maps)
     return torch.cat([unfold_bands(v).to(wide) @ wide.mT, wide @ wide.mT], -2)
 
 
-def leading_start(total: Tensor, rank: int) -> Settled:
-    """The best product of a given rank from ``moments(y)``: A the leading singular vectors, B = A'y."""
+def leading_start(total: Tensor, rank: int) -> NewSpectra:
+    """The best product of a given rank from ``pixel_moments(y)``: A the leading singular vectors, B = A'y."""
     spectra = leading_of(total[..., :-1, :-1], rank)
     centre = total[..., :-1, -1] / total[..., -1:, -1]
-    return Settled(spectra, matvec(spectra.mT, centre), None, centre)
+    return NewSpectra(spectra, matvec(spectra.mT, centre), None, centre)
 
 
-def scattered_start(total: Tensor, rank: int) -> Settled:
-    """Spectra that say nothing (see :func:`scattered_numbers`); of ``total`` only the shape counts."""
+def arbitrary_start(total: Tensor, rank: int) -> NewSpectra:
+    """Arbitrary spectra (see :func:`arbitrary_values`); of ``total`` only the shape counts."""
     bands = total.shape[-1] - 1
-    spectra = scattered_numbers((bands, rank)).expand(*total.shape[:-2], bands, rank)
-    return Settled(spectra, torch.zeros_like(spectra[..., 0, :]), None, total[..., :-1, -1])
+    spectra = arbitrary_values((bands, rank)).expand(*total.shape[:-2], bands, rank)
+    return NewSpectra(spectra, torch.zeros_like(spectra[..., 0, :]), None, total[..., :-1, -1])
 
 
 def factorise(y: Tensor, rank: int) -> Factors:
     """The factors of :func:`leading_start`."""
-    known = leading_start(moments(y), rank)
-    return Factors(known.spectra, known.low(y), known.level)
+    known = leading_start(pixel_moments(y), rank)
+    return Factors(known.spectra, known.project(y), known.level)
 
 
-def scattered(y: Tensor, rank: int) -> Factors:
-    """Factors that say nothing; they take the place of the random start of the original program."""
+def arbitrary_factors(y: Tensor, rank: int) -> Factors:
+    """Arbitrary factors; they take the place of the random start of the original program."""
     bands, rows, cols = y.shape[-3:]
     nothing = y.new_zeros(*y.shape[:-3], bands + 1, bands + 1, dtype=torch.float64)
-    known = scattered_start(nothing, rank)
-    maps = scattered_numbers((rank, rows, cols)).to(y)
+    known = arbitrary_start(nothing, rank)
+    maps = arbitrary_values((rank, rows, cols)).to(y)
     return Factors(known.spectra, maps.expand(*y.shape[:-3], *maps.shape), known.level)
 
 
-def scattered_numbers(shape: Sequence[int]) -> Tensor:
+def arbitrary_values(shape: Sequence[int]) -> Tensor:
     """The fractional parts of k^2 times the golden ratio, k = 1, 2, ..., spread evenly over [0, 1)."""
     k = torch.arange(1, math.prod(shape) + 1, dtype=torch.float64)
     return (k * k * (0.5 * (1.0 + math.sqrt(5.0)))).frac().view(*shape)
@@ -156,12 +157,12 @@ class FactorPenalty:
         if torch.is_grad_enabled() and v.requires_grad:
             # Eigenvectors have no derivative where eigenvalues coincide; in A'A = I all do.
             raise BadOption("a product of factors (lrtfdfr) has no gradient; train through others")
-        now = self.settle(sums(v, old.maps), t, old.spectra.double(), old.level)
-        new = Factors(now.spectra, self.maps(now.low(v), t, now, old.maps), now.level)
+        now = self.update_spectra(factor_sums(v, old.maps), t, old.spectra.double(), old.level)
+        new = Factors(now.spectra, self.update_maps(now.project(v), t, now, old.maps), now.level)
         return new.image, new
 
-    def settle(self, total: Tensor, t: float, old: Tensor, level: Tensor) -> Settled:
-        """The new spectra and the means of the new maps, from the ``sums`` and the old ones.
+    def update_spectra(self, total: Tensor, t: float, old: Tensor, level: Tensor) -> NewSpectra:
+        """The new spectra and the means of the new maps, from the :func:`factor_sums` and the old ones.
 
         The product (A R)(R'B) and the penalty are the same for every rotation R. It is chosen so that
         A'A is diagonal: the channels of B decouple, and a map that is smoothed to almost nothing and
@@ -174,15 +175,15 @@ class FactorPenalty:
         pull = total[..., : -rank - 1, :] @ lift.mT
         gram = lift @ total[..., -rank - 1 :, :] @ lift.mT
         centre = total[..., : -rank - 1, -1] / total[..., -1:, -1]
-        spectra = self.spectra(pull, gram, old, t)
+        spectra = self.solve_spectra(pull, gram, old, t)
         turn = torch.linalg.eigh(spectra.mT @ spectra).eigenvectors
         spectra = spectra @ turn
         # Differences do not see a mean: its problem is quadratic.
         right = matvec(spectra.mT, centre) + self.inertia * matvec(turn.mT, level)
         mean = right / (spectra.square().sum(-2) + self.inertia)
-        return Settled(spectra, mean, turn, centre)
+        return NewSpectra(spectra, mean, turn, centre)
 
-    def spectra(self, pull: Tensor, gram: Tensor, old: Tensor, t: float) -> Tensor:
+    def solve_spectra(self, pull: Tensor, gram: Tensor, old: Tensor, t: float) -> Tensor:
         """Solve  A B B' + (2 t smooth D'D + inertia) A = v B' + inertia old A  for A, in float64.
 
         B B' is diagonal in its eigenvectors, the periodic D'D along the bands in Fourier space.
@@ -199,7 +200,7 @@ class FactorPenalty:
         spectra: Tensor = torch.fft.ifft(turned, dim=-2).real @ rotation.mT
         return spectra
 
-    def maps(self, low: Tensor, t: float, now: Settled, old: Tensor) -> Tensor:
+    def update_maps(self, low: Tensor, t: float, now: NewSpectra, old: Tensor) -> Tensor:
         """ADMM passes for  t edges sum log ||D_k B|| + 1/2 ||v - A B||^2 + inertia/2 ||B - R'old B||^2.
 
         Args:
@@ -255,3 +256,47 @@ def log_soft(v: Tensor, t: float) -> Tensor:
     square = (v * v).sum(-3, keepdim=True)
     kept = square > t
     return v * torch.where(kept, 1.0 - t / torch.where(kept, square, square + 1.0), 0.0)
+
+
+def product(
+    rank: int, penalty: FactorPenalty, first: Literal["leading", "arbitrary"] = "leading"
+) -> Term:
+    """x = A B with a penalty on both factors; the carry is :class:`Factors`.
+
+    Args:
+        first: the factors start from the leading singular vectors of y, or from arbitrary values.
+    """
+    make, begin = (
+        (factorise, leading_start) if first == "leading" else (arbitrary_factors, arbitrary_start)
+    )
+
+    def prox(v: Tensor, t: float, old: Carry) -> tuple[Tensor, Carry]:
+        return penalty(v, t, Factors(*old))
+
+    # In stages: the sums are v B' and B B', which give A; the few images are A'v and the maps B.
+
+    def sum_part(v: Tensor, t: float, small: NewSpectra, images: Tensor | None) -> Tensor:
+        assert images is not None
+        return factor_sums(v, images)
+
+    def update_small(total: Tensor, t: float, small: NewSpectra) -> NewSpectra:
+        return penalty.update_spectra(total, t, small.spectra, small.level)
+
+    def prox_part(v: Tensor, t: float, small: NewSpectra, images: Tensor | None) -> Tensor:
+        assert images is not None
+        return Factors(small.spectra, images, small.level).image
+
+    staged = StagedProx(
+        sum_part,
+        update_small,
+        prox_part,
+        project_part=lambda v, small: small.project(v),
+        update_images=penalty.update_maps,
+        start_sum_part=pixel_moments,
+        start_small=lambda total, shape: begin(total, rank),
+        start_images=(
+            None if first == "leading" else lambda shape: arbitrary_values((rank, *shape[1:]))
+        ),
+        values_per_pixel=11 * rank,
+    )
+    return Term(prox, start=lambda v: make(v, rank), staged=staged)

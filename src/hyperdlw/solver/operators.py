@@ -65,12 +65,10 @@ def gradient(*axes: int, wrap: bool = True) -> Operator:
     """
 
     def apply(x: Tensor) -> Tensor:
-        out: Tensor = _Gradient.apply(x, axes, wrap)  # type: ignore[no-untyped-call]
-        return out
+        return _apply_gradient(x, axes, wrap)
 
     def adjoint(u: Tensor) -> Tensor:
-        out: Tensor = _Divergence.apply(u, axes, wrap)  # type: ignore[no-untyped-call]
-        return out
+        return _apply_divergence(u, axes, wrap)
 
     def symbol(shape: Sequence[int]) -> Tensor:
         if not wrap:
@@ -136,6 +134,10 @@ class _Divergence(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         return _gradient(grads[0], ctx.axes, ctx.wrap), None, None
+
+
+_apply_gradient: Callable[[Tensor, Sequence[int], bool], Tensor] = _Gradient.apply
+_apply_divergence: Callable[[Tensor, Sequence[int], bool], Tensor] = _Divergence.apply
 
 
 OPPONENT = (

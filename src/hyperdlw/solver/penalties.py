@@ -53,7 +53,7 @@ def svt(v: Tensor, t: float, rank: int | None = None) -> Tensor:
         largest = gram.detach().diagonal(dim1=-2, dim2=-1).sum(-1).max()
         if t * t < 1e-5 * float(largest):
             gram = v.double() @ v.double().mT
-    shrink: Tensor = _Shrink.apply(gram.double(), t, rank)  # type: ignore[no-untyped-call]
+    shrink = shrink_gram(gram.double(), t, rank)
     return torch.matmul(shrink.to(v.dtype), v)
 
 
@@ -116,6 +116,10 @@ class _Shrink(torch.autograd.Function):
         return vectors @ (divided * inner) @ vectors.mT, None, None
 
 
+shrink_gram: Callable[[Tensor, float, int | None], Tensor] = _Shrink.apply
+"""(G, t, rank) -> Q diag(h(l)) Q', see :class:`_Shrink`."""
+
+
 def unfold_bands(x: Tensor) -> Tensor:
     """(..., band, row, col) -> (..., band, pixel)."""
     return x.flatten(-2)
@@ -166,11 +170,11 @@ def basis_soft(v: Tensor, t: float, basis: Tensor, adapt: bool = True) -> tuple[
     """
     scores = soft(basis.mT @ v, t)
     if adapt:
-        basis = adapted(torch.matmul(v, scores.mT), basis)
+        basis = adapt_basis(torch.matmul(v, scores.mT), basis)
     return torch.matmul(basis, scores), basis
 
 
-def adapted(pull: Tensor, basis: Tensor) -> Tensor:
+def adapt_basis(pull: Tensor, basis: Tensor) -> Tensor:
     """polar(pull), with the old basis where the pull is none."""
     size = torch.linalg.matrix_norm(pull)[..., None, None]
     return polar(pull + basis * (1e-7 * size + torch.finfo(torch.float32).tiny))
@@ -188,6 +192,8 @@ def leading_of(gram: Tensor, rank: int) -> Tensor:
 
 
 class ProxMap(Protocol):
+    """(v, t) -> prox_{t g}(v)."""
+
     def __call__(self, v: Tensor, t: float) -> Tensor: ...
 
 
@@ -196,34 +202,35 @@ Small = Any
 
 
 @dataclass(frozen=True)
-class Spread:
+class StagedProx:
     """A prox in stages, for an image that is held in parts (strips of rows).
 
     Its pixels are mixed through sums over all of them, and through a few images that are small
     enough to be held whole. From v on a part, t, and what the step before left (``small`` matrices
     and a part of the few ``images``):
 
-        total  = sum over the parts of part(v, t, small, images)
-        small  = settle(total, t, small)
-        images = mix(low(v, small), t, small, images)       of the whole image, where there is a mix
-        prox   = apply(v, t, small, images)
+        total  = sum over the parts of sum_part(v, t, small, images)
+        small  = update_small(total, t, small)
+        images = update_images(project_part(v, small), t, small, images)    of the whole image
+        prox   = prox_part(v, t, small, images)
 
     Attributes:
-        first: (sum of first_part(K y), (band, row, col)) -> small, before the first step.
-        first_part: K y on a part -> its share in a sum.
-        first_images: (band, row, col) -> images to start with; low(K y) where it is None.
-        room: numbers per pixel that ``mix`` holds at once.
+        project_part, update_images: None where there are no few images.
+        start_sum_part: K y on a part -> its share in a sum, before the first step.
+        start_small: (that sum, (band, row, col)) -> the first small matrices.
+        start_images: (band, row, col) -> the first images; None: project_part(K y).
+        values_per_pixel: numbers that ``update_images`` holds at once for every pixel.
     """
 
-    part: Callable[[Tensor, float, Small, Tensor | None], Tensor]
-    settle: Callable[[Tensor, float, Small], Small]
-    apply: Callable[[Tensor, float, Small, Tensor | None], Tensor]
-    low: Callable[[Tensor, Small], Tensor] | None = None
-    mix: Callable[[Tensor, float, Small, Tensor], Tensor] | None = None
-    first: Callable[[Tensor, tuple[int, ...]], Small] = lambda total, shape: None
-    first_part: Callable[[Tensor], Tensor] = lambda v: v.new_zeros(1)
-    first_images: Callable[[tuple[int, ...]], Tensor] | None = None
-    room: int = 0
+    sum_part: Callable[[Tensor, float, Small, Tensor | None], Tensor]
+    update_small: Callable[[Tensor, float, Small], Small]
+    prox_part: Callable[[Tensor, float, Small, Tensor | None], Tensor]
+    project_part: Callable[[Tensor, Small], Tensor] | None = None
+    update_images: Callable[[Tensor, float, Small, Tensor], Tensor] | None = None
+    start_sum_part: Callable[[Tensor], Tensor] = lambda v: v.new_zeros(1)
+    start_small: Callable[[Tensor, tuple[int, ...]], Small] = lambda total, shape: None
+    start_images: Callable[[tuple[int, ...]], Tensor] | None = None
+    values_per_pixel: int = 0
 
 
 @dataclass(frozen=True)
@@ -231,7 +238,7 @@ class Penalty:
     """A function g with its proximal map; ``value`` is g, ``prox`` is (v, t) -> prox_{t g}(v).
 
     ``reach`` is the number of rows around a voxel that its prox depends on; where that is all of
-    them (None), ``spread`` may say how to find the prox of an image held in parts.
+    them (None), ``staged`` may say how to find the prox of an image held in parts.
     """
 
     name: str
@@ -239,21 +246,23 @@ class Penalty:
     value: Callable[[Tensor], Tensor]
     convex: bool = True
     reach: int | None = None
-    spread: Spread | None = None
+    staged: StagedProx | None = None
 
     def scaled(self, strength: float) -> Penalty:
         """The penalty ``strength * g``."""
-        spread = self.spread
-        if spread is not None:
-            settle = spread.settle
-            spread = replace(spread, settle=lambda g, t, small: settle(g, t * strength, small))
+        staged = self.staged
+        if staged is not None:
+            update = staged.update_small
+            staged = replace(
+                staged, update_small=lambda g, t, small: update(g, t * strength, small)
+            )
         return Penalty(
             self.name,
             lambda v, t: self.prox(v, t * strength),
             lambda u: strength * self.value(u),
             self.convex,
             self.reach,
-            spread,
+            staged,
         )
 
 
@@ -270,23 +279,23 @@ def exact_gram(v: Tensor) -> Tensor:
     return wide @ wide.mT
 
 
-def spread_svt(rank: int | None = None) -> Spread:
+def staged_svt(rank: int | None = None) -> StagedProx:
     """Singular value threshold in stages: the sum is the Gram matrix, the rest a matrix product."""
 
-    def settle(gram: Tensor, t: float, small: Small) -> Small:
-        return _Shrink.apply(gram, t, rank)  # type: ignore[no-untyped-call]
+    def update_small(gram: Tensor, t: float, small: Small) -> Small:
+        return shrink_gram(gram, t, rank)
 
-    def apply(v: Tensor, t: float, small: Small, images: Tensor | None) -> Tensor:
+    def prox_part(v: Tensor, t: float, small: Small, images: Tensor | None) -> Tensor:
         return torch.matmul(small.to(v.dtype), unfold_bands(v)).view_as(v)
 
-    return Spread(lambda v, t, small, images: exact_gram(v), settle, apply)
+    return StagedProx(lambda v, t, small, images: exact_gram(v), update_small, prox_part)
 
 
 NUCLEAR = Penalty(
     "nuclear",
     svt_bands,
     lambda u: torch.linalg.svdvals(unfold_bands(u)).sum(),
-    spread=spread_svt(),
+    staged=staged_svt(),
 )
 """Sum of the singular values of the band-by-pixel unfolding."""
 
@@ -298,7 +307,7 @@ def nuclear_of_rank(rank: int) -> Penalty:
         lambda v, t: svt_bands(v, t, rank),
         NUCLEAR.value,
         convex=False,
-        spread=spread_svt(rank),
+        staged=staged_svt(rank),
     )
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -18,57 +18,15 @@ from torch import Tensor
 from ..errors import BadOption
 from .data_terms import Fidelity, weighted_l2
 from .operators import Operator, identity, invert
-from .penalties import Penalty, Spread, exact_gram
+from .penalties import exact_gram
+from .terms import Term
 
 if TYPE_CHECKING:
     from .admm import State, Watch
-    from .solve import Solution
-
-Carry = Any
-"""What a term hands to its next prox: tensors in a (nested) tuple, or None."""
+    from .loop import Solution
 
 Block = Literal["terms", "image", "data"]
 Stopping = Literal["residuals", "change"]
-
-
-@dataclass(frozen=True)
-class Term:
-    """One regulariser g(K x).
-
-    Attributes:
-        prox: (v, t, carry) -> (prox_{t g}(v), carry).
-        operator: K.
-        value: u -> g(u), where there is a formula.
-        penalty: mu_i / mu, the weight of this copy relative to the schedule's mu.
-        start: K y -> the first carry.
-        held: the copy has this penalty whatever mu is, and no multiplier (see ``fidelity.l2``).
-        reach: rows around a voxel on which its prox depends; None: all, or not known.
-        spread: the prox in stages, for images held in parts.
-    """
-
-    prox: Callable[[Tensor, float, Carry], tuple[Tensor, Carry]]
-    operator: Operator = identity
-    value: Callable[[Tensor], Tensor] | None = None
-    penalty: float = 1.0
-    start: Callable[[Tensor], Carry] = lambda v: None
-    held: float | None = None
-    reach: int | None = None
-    spread: Spread | None = None
-
-
-def term(
-    g: Penalty, operator: Operator = identity, strength: float = 1.0, penalty: float = 1.0
-) -> Term:
-    """The term ``strength * g(K x)`` of a penalty without carried state."""
-    scaled = g.scaled(strength)
-    return Term(
-        lambda v, t, carry: (scaled.prox(v, t), carry),
-        operator,
-        scaled.value,
-        penalty,
-        reach=scaled.reach,
-        spread=scaled.spread,
-    )
 
 
 @dataclass(frozen=True)
@@ -142,7 +100,7 @@ class Model:
     fidelity: Fidelity = field(default_factory=weighted_l2)
     central: Literal["data"] | int | None = None
     output: Literal["image"] | int = "image"
-    begin: Callable[[Problem, State], State] | None = None
+    begin: Callable[[Problem, State[Tensor]], State[Tensor]] | None = None
     rank: int | None = None
     selects: bool = False
     method: Callable[[Problem, Schedule, Watch | None], Solution] | None = None
@@ -233,6 +191,10 @@ class Problem:
         """mu_i / mu."""
         f = self.functions[i]
         return f.penalty if f.held is None else f.held / mu
+
+    def step_size(self, i: int, mu: float) -> float:
+        """1 / mu_i, the step of the prox of a copy."""
+        return 1.0 / (mu * self.ratio(i, mu))
 
     def inverse(self, mu: float, proximal: float = 0.0) -> Callable[[Tensor], Tensor]:
         """r -> (sum_i (mu_i / mu) K_i'K_i + proximal I)^-1 r."""

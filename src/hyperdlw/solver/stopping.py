@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
 import torch
 from torch import Tensor
 
-from .admm import State, output
+from .admm import State, T, output
 from .problem import Problem, Schedule
 
 
@@ -21,7 +21,7 @@ class Residuals(NamedTuple):
 
 
 @torch.no_grad()
-def residuals(old: State, new: State, p: Problem) -> Residuals:
+def residuals(old: State[Tensor], new: State[Tensor], p: Problem) -> Residuals:
     """Relative residuals of one step (Boyd et al. 2011, section 3.3, for the order of ``converged``).
 
     Primal ||u - K x|| / max(||u||, ||K x||) over all copies together, dual
@@ -32,7 +32,9 @@ def residuals(old: State, new: State, p: Problem) -> Residuals:
 
 
 @torch.no_grad()
-def residual_sums(old: State, new: State, p: Problem, rows: slice = slice(None)) -> list[float]:
+def residual_sums(
+    old: State[Tensor], new: State[Tensor], p: Problem, rows: slice = slice(None)
+) -> list[float]:
     """Sums of squares behind the residuals, over some rows: u - K x, u, K x, the change, every K'm."""
 
     def square(v: Tensor) -> float:
@@ -48,7 +50,9 @@ def residual_sums(old: State, new: State, p: Problem, rows: slice = slice(None))
         assert u is not None
         assert kx is not None
         gap, size_u, size_kx = gap + square(u - kx), size_u + square(u), size_kx + square(kx)
-        moved = f.operator.adjoint(u - old.u[i]) * (old.mu * f.penalty)  # type: ignore[operator]
+        before = old.u[i]
+        assert before is not None
+        moved = f.operator.adjoint(u - before) * (old.mu * f.penalty)
         change = moved if change is None else change + moved
         if m is not None:
             pull.append(square(f.operator.adjoint(m)))
@@ -65,13 +69,15 @@ def residuals_of(sums: Sequence[float]) -> Residuals:
 
 
 @torch.no_grad()
-def changes(old: State, new: State, p: Problem) -> Residuals:
+def changes(old: State[Tensor], new: State[Tensor], p: Problem) -> Residuals:
     """The relative change of the output in one step, in both places."""
     return changes_of(change_sums(old, new, p))
 
 
 @torch.no_grad()
-def change_sums(old: State, new: State, p: Problem, rows: slice = slice(None)) -> list[float]:
+def change_sums(
+    old: State[Tensor], new: State[Tensor], p: Problem, rows: slice = slice(None)
+) -> list[float]:
     """Sums of squares behind the change, over some rows: the change, and the old output."""
     before = output(old, p)[..., rows, :]
     return [float((output(new, p)[..., rows, :] - before).norm()) ** 2, float(before.norm()) ** 2]
@@ -84,20 +90,25 @@ def changes_of(sums: Sequence[float]) -> Residuals:
 
 
 @torch.no_grad()
-def gap(s: State, p: Problem) -> float:
-    """||u - K x||^2 over all copies."""
-    gaps = (s.u[i] - s.kx[i] for i in p.copies)  # type: ignore[operator]
-    return float(sum(float(v.square().sum()) for v in gaps))
+def measure_gap(s: State[Tensor], p: Problem, rows: slice = slice(None)) -> float:
+    """||u - K x||^2 over all copies, over some rows."""
+    total = 0.0
+    for i in p.copies:
+        u, kx = s.u[i], s.kx[i]
+        assert u is not None
+        assert kx is not None
+        total += float((u[..., rows, :] - kx[..., rows, :]).square().sum())
+    return total
 
 
-class Guard:
+class Guard(Generic[T]):
     """Watches ||u - K x|| over the steps of a run."""
 
-    def __init__(self, limit: int, state: State) -> None:
+    def __init__(self, limit: int, state: State[T]) -> None:
         self.limit, self.last_good = limit, state
         self.gap, self.grown = math.inf, 0
 
-    def fires(self, s: State, square: float) -> bool:
+    def fires(self, s: State[T], square: float) -> bool:
         """True when the gap, given squared, has grown ``limit`` times running, or is not a number."""
         gap = math.sqrt(square)
         # Half-quadratic splitting can creep up to its limit, which is no divergence.
@@ -109,7 +120,7 @@ class Guard:
         return not math.isfinite(gap) or self.grown == self.limit
 
 
-def balanced(mu: float, now: Residuals, k: int, schedule: Schedule) -> float:
+def balance_penalty(mu: float, now: Residuals, k: int, schedule: Schedule) -> float:
     """The penalty that keeps both residuals alike, every tenth step.
 
     Boyd et al. 2011, section 3.4.1, with 3 for their 10: a third fewer steps for tv under uneven

@@ -93,9 +93,9 @@ class Training:
         """
         if recipe.start is not None:
             net = store.load_network(recipe.start).net
-            recipe = replace(recipe, filters=recipe.filters or net.config["filters"])
+            recipe = replace(recipe, filters=recipe.filters or net.filters)
             assert recipe.filters is not None
-            if isinstance(net, DLWnet3d) and patches and net.config["filters"] > recipe.filters:
+            if isinstance(net, DLWnet3d) and patches and net.filters > recipe.filters:
                 images = [torch.from_numpy(patches.patch(step, 0)[1]) for step in range(8)]
                 net = narrowed(net, recipe.filters, images)
             net = net.train().requires_grad_(True)

@@ -15,9 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from ...io import Described
     from ...pipeline import Advice, Report
-    from ...solver import State
+    from ...solver import State, Watch
 
 OK, USAGE, NOT_CONVERGED, RESOURCE, UNEXPECTED, INTERRUPTED = 0, 1, 3, 4, 70, 130
 """Exit codes; bad input and everything else a DlwError says has the code of the error (2)."""
@@ -27,7 +29,7 @@ err = Console(highlight=False, soft_wrap=True, stderr=True)
 
 
 @contextmanager
-def progress(steps: int | None, silent: bool) -> Iterator[Callable[[State], None] | None]:
+def progress(steps: int | None, silent: bool) -> Iterator[Watch | None]:
     """A bar on a terminal, nothing elsewhere."""
     if silent or not err.is_terminal:
         yield None
@@ -43,7 +45,7 @@ def progress(steps: int | None, silent: bool) -> Iterator[Callable[[State], None
     with Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task("weights", total=steps)
 
-        def watch(state: State) -> None:
+        def watch(state: State[Tensor]) -> None:
             bar.update(task, advance=1, description="solving")
 
         yield watch

@@ -41,7 +41,7 @@ class Memory:
 
     wish: Wish
     source: Source
-    state: State | None
+    state: State[Tensor] | None
     ready: Prepared | None = None
 
 
@@ -201,9 +201,9 @@ class Session:
         from ...weights import Known, resolve
 
         wish, memory, last = job.wish, self._memory, self.result
-        state: list[State] = []
+        state: list[State[Tensor]] = []
 
-        def watch(s: State) -> None:
+        def watch(s: State[Tensor]) -> None:
             if job.progress != "solving":
                 job.enter("solving", _steps(wish, self.cube, source.rounds))
             job.tick()
@@ -310,7 +310,7 @@ def _tensor(values: NDArray[np.float32]) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values))
 
 
-def _size(state: State) -> int:
+def _size(state: State[Tensor]) -> int:
     tensors = [state.x, *state.u, *state.m, *state.kx]
     return sum(t.nbytes for t in tensors if t is not None)
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from ...errors import BadOption, unknown_name
 from ...networks import FFDNet
 from ...networks import files as store
-from ...solver import Small, Spread
+from ...solver import Small, StagedProx
 from . import framelet
 
 Denoiser = Callable[[Tensor, float], Tensor]
@@ -173,30 +173,30 @@ class Eigen:
             return images
         return in_unit(self.denoise)(images, images.new_full((len(images),), sigma))
 
-    def spread(self, sigma: Callable[[float], float]) -> Spread:
+    def staged(self, sigma: Callable[[float], float]) -> StagedProx:
         """In stages: the sums give the components, the few images are the eigenimages.
 
         Args:
             sigma: the noise level for a step t.
         """
 
-        def settle(total: Tensor, t: float, small: Small) -> Small:
+        def update_small(total: Tensor, t: float, small: Small) -> Small:
             return components_of(total, self.rank, sigma(t))
 
-        def apply(v: Tensor, t: float, small: Small, images: Tensor | None) -> Tensor:
+        def prox_part(v: Tensor, t: float, small: Small, images: Tensor | None) -> Tensor:
             assert images is not None
             made: Tensor = torch.tensordot(small.to(images), images, 1)
             return made
 
-        return Spread(
+        return StagedProx(
             lambda v, t, small, images: spectral_sums(v),
-            settle,
-            apply,
-            low=lambda v, small: torch.tensordot(small.T.to(v), v, 1),
-            mix=lambda images, t, small, old: self.images(images, sigma(t)),
-            first=lambda total, shape: components_of(total, self.rank, 0.0),
-            first_part=spectral_sums,
-            room=40 * (4 if self.rank == "auto" else self.rank),
+            update_small,
+            prox_part,
+            project_part=lambda v, small: torch.tensordot(small.T.to(v), v, 1),
+            update_images=lambda images, t, small, old: self.images(images, sigma(t)),
+            start_sum_part=spectral_sums,
+            start_small=lambda total, shape: components_of(total, self.rank, 0.0),
+            values_per_pixel=40 * (4 if self.rank == "auto" else self.rank),
         )
 
 

@@ -1,12 +1,14 @@
-"""Images on disk, read and written by rows."""
+"""Images on disk, the strips they are worked on in, and who does the work."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from io import BufferedReader
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +19,9 @@ from ..errors import BadFile
 from ..io import reserve_space
 
 Rows = slice | NDArray[np.intp]
+"""Rows of an image: a slice, or their numbers."""
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,8 @@ class DiskArray:
             self._fill(file, held)
         return torch.from_numpy(held)
 
-    def _fill(self, file: IO[bytes], part: NDArray[Any]) -> None:
-        if file.readinto(part.data) != part.nbytes:  # type: ignore[attr-defined]
+    def _fill(self, file: BufferedReader, part: NDArray[np.generic]) -> None:
+        if file.readinto(part.data) != part.nbytes:
             raise damaged_scratch(self.path.parent)
 
     def write(self, rows: slice, values: Tensor) -> None:
@@ -87,3 +92,77 @@ class DiskArray:
 def damaged_scratch(folder: Path) -> BadFile:
     """Files that the journal speaks of are not there."""
     return BadFile(f"the scratch files in {folder} are damaged; remove this folder and start again")
+
+
+@dataclass(frozen=True)
+class Window:
+    """Rows of a strip with its halo.
+
+    Attributes:
+        rows: numbers of the rows, halo included; past an end of the image they go on at the other.
+        own: the rows of the strip.
+        inside: where these are among ``rows``.
+    """
+
+    rows: NDArray[np.intp]
+    own: slice
+    inside: slice
+
+
+@dataclass(frozen=True)
+class Strips:
+    """An image cut into strips of rows, with all their columns and bands.
+
+    Attributes:
+        shape: (band, row, col) of the image.
+        height: rows of a strip.
+        halo: further rows on either side of a strip.
+        wrap: whether the halo goes on at the other end of the image (periodic differences).
+    """
+
+    shape: tuple[int, int, int]
+    height: int
+    halo: int
+    wrap: bool
+
+    @property
+    def strips(self) -> range:
+        """The numbers of the strips."""
+        return range(-(-self.shape[1] // self.height))
+
+    def window(self, i: int, halo: int | None = None) -> Window:
+        """Strip number i."""
+        rows = self.shape[1]
+        halo = self.halo if halo is None else halo
+        own = slice(i * self.height, min((i + 1) * self.height, rows))
+        first, last = own.start - halo, own.stop + halo
+        if not self.wrap:
+            first, last = max(first, 0), min(last, rows)
+        inside = slice(own.start - first, own.stop - first)
+        return Window(np.arange(first, last) % rows, own, inside)
+
+
+class Work(Protocol):
+    """Maps a function over strips or bands, and remembers what is done.
+
+    The pipeline has one with a journal and worker processes.
+    """
+
+    def map(
+        self,
+        stage: str,
+        function: Callable[[int], R],
+        items: Sequence[int],
+        makes: Sequence[DiskArray] = (),
+        here: bool = False,
+    ) -> list[R]:
+        """The results for all items; those that are finished are not computed again.
+
+        Args:
+            stage: its name in the journal, once per run.
+            makes: the arrays that are written; they are made first.
+            here: in this process.
+        """
+
+    def resuming(self) -> bool:
+        """Whether everything so far was done by an earlier run."""

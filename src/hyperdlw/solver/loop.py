@@ -16,41 +16,22 @@ import torch
 from torch import Tensor
 
 from ..errors import BadOption
-from .admm import State, Watch, output, start, step
+from .admm import State, T, Watch, output, start, step
 from .backward import checkpointed, fixed_point
-from .problem import Model, Problem, Schedule, Term, Whole, term
-from .stopping import Guard, Residuals, balanced, changes, gap, residuals
-
-__all__ = [
-    "Backward",
-    "Model",
-    "Problem",
-    "Residuals",
-    "Schedule",
-    "Solution",
-    "State",
-    "Term",
-    "Watch",
-    "Whole",
-    "iterate",
-    "run",
-    "solve",
-    "start",
-    "step",
-    "term",
-]
+from .problem import Problem, Schedule
+from .stopping import Guard, Residuals, balance_penalty, changes, measure_gap, residuals
 
 Backward = Literal["none", "unroll", "checkpoint", "implicit"]
 
 
 def iterate(
-    s: State,
+    s: State[T],
     schedule: Schedule,
-    advance: Callable[[State], State],
-    measure: Callable[[State, State], Residuals],
-    gap: Callable[[State], float],
-    watch: Watch | None = None,
-) -> tuple[State, tuple[Residuals, ...], bool]:
+    advance: Callable[[State[T]], State[T]],
+    measure: Callable[[State[T], State[T]], Residuals],
+    gap: Callable[[State[T]], float],
+    watch: Callable[[State[T]], None] | None = None,
+) -> tuple[State[T], tuple[Residuals, ...], bool]:
     """Repeat a step as the schedule says; the last state, its residuals and whether it converged.
 
     Args:
@@ -81,7 +62,7 @@ def iterate(
         if max(now) < schedule.tolerance:
             done = True
             break
-        s = s._replace(mu=balanced(s.mu, now, k, schedule))
+        s = s._replace(mu=balance_penalty(s.mu, now, k, schedule))
     return s, tuple(history), done
 
 
@@ -89,13 +70,16 @@ class Solution(NamedTuple):
     """The restored image, the last state (for a warm start) and how the run went."""
 
     x: Tensor
-    state: State
+    state: State[Tensor]
     residuals: tuple[Residuals, ...]
     converged: bool
 
 
 def run(
-    problem: Problem, schedule: Schedule, state: State | None = None, watch: Watch | None = None
+    problem: Problem,
+    schedule: Schedule,
+    state: State[Tensor] | None = None,
+    watch: Watch | None = None,
 ) -> Solution:
     """Repeat ``step`` as the schedule says, from ``state`` or from y."""
     measure = residuals if schedule.stopping == "residuals" else changes
@@ -104,7 +88,7 @@ def run(
         schedule,
         lambda s: step(s, problem, schedule),
         lambda old, new: measure(old, new, problem),
-        lambda s: gap(s, problem),
+        lambda s: measure_gap(s, problem),
         watch,
     )
     return Solution(output(s, problem), s, history, done)
@@ -115,8 +99,8 @@ def solve(
     schedule: Schedule | None = None,
     *,
     backward: Backward = "none",
-    state: State | None = None,
-    watch: Callable[[State], None] | None = None,
+    state: State[Tensor] | None = None,
+    watch: Watch | None = None,
 ) -> Solution:
     """Solve a problem; the result is differentiable in y and w as ``backward`` says.
 
@@ -146,7 +130,7 @@ def solve(
 
 
 def _run_checkpointed(
-    p: Problem, schedule: Schedule, state: State | None, every: int = 4
+    p: Problem, schedule: Schedule, state: State[Tensor] | None, every: int = 4
 ) -> Solution:
     if schedule.tolerance is not None:
         raise BadOption("backward='checkpoint' needs a fixed number of steps; use 'implicit'")
@@ -154,7 +138,7 @@ def _run_checkpointed(
     for done in range(0, schedule.steps, every):
         count = min(every, schedule.steps - done)
 
-        def advance(t: State, q: Problem, count: int = count) -> State:
+        def advance(t: State[Tensor], q: Problem, count: int = count) -> State[Tensor]:
             for _ in range(count):
                 t = step(t, q, schedule)
             return t
@@ -164,7 +148,7 @@ def _run_checkpointed(
 
 
 def _run_implicit(
-    p: Problem, schedule: Schedule, state: State | None, watch: Callable[[State], None] | None
+    p: Problem, schedule: Schedule, state: State[Tensor] | None, watch: Watch | None
 ) -> Solution:
     still = replace(p, y=p.y.detach(), w=p.w.detach())
     with torch.no_grad():
