@@ -9,16 +9,16 @@ import numpy as np
 import torch
 
 import hyperdlw
-from hyperdlw import Model, Problem, Schedule, penalties, solve, term
-from hyperdlw.solver import BAND, COL, ROW, gradient
+from hyperdlw import Model, Problem, Schedule, solve, term
+from hyperdlw.solver import BAND, COL, GROUP, L1, ROW, gradient
 
 
 def smooth_both_ways(shape, strength=1.0):
     """0.05 sum |spatial gradient| + 0.05 sum |spectral difference|."""
     return Model(
         terms=(
-            term(penalties.GROUP, gradient(ROW, COL), strength=0.05 * strength),
-            term(penalties.L1, gradient(BAND), strength=0.05 * strength),
+            term(GROUP, gradient(ROW, COL), strength=0.05 * strength),
+            term(L1, gradient(BAND), strength=0.05 * strength),
         ),
         schedule=Schedule(steps=20, mu=0.1, growth=1.05),
     )
