@@ -112,7 +112,7 @@ def test_plug_and_play(scene: Scene, tmp_path: Path) -> None:
     records = runner.run_table(table, [scene], tmp_path)
     found = {(r["model"], report.label_record(r)): r for r in records}
     y = torch.from_numpy(runner.make_noisy(scene, 1, 0).y)
-    alone = denoisers.resolve("eigen")(y, 50 / 255)
+    alone = denoisers.resolve_denoiser("eigen")(y, 50 / 255)
     assert found["pnp", "original"]["psnr"] == pytest.approx(psnr(scene.data, alone.numpy()))
     assert found["pnp", "original"]["parameters"] == 128_644
     best = found["pnp", "original, best strength"]
@@ -136,7 +136,7 @@ def test_another_denoiser_is_another_case(scene: Scene, tmp_path: Path) -> None:
     x, facts = runner.Restorer(scene, noisy, files)(Row(ORIGINAL), "pnp")
     assert facts["parameters"] == sum(p.numel() for p in net.parameters())
     y = torch.from_numpy(noisy.y)
-    torch.testing.assert_close(x, denoisers.resolve(files.denoiser or "")(y, 50 / 255))
+    torch.testing.assert_close(x, denoisers.resolve_denoiser(files.denoiser or "")(y, 50 / 255))
 
 
 def test_curves_resume(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,25 +42,25 @@ def small() -> FFDNet:
 
 def test_full_rank_around_the_identity_is_the_identity() -> None:
     x = torch.rand(6, 8, 9)
-    torch.testing.assert_close(denoisers.eigen(untouched, 6)(x, 0.1), x)
-    torch.testing.assert_close(denoisers.eigen(untouched, 99)(x, 0.1), x)
+    torch.testing.assert_close(denoisers.EigenDenoiser(untouched, 6)(x, 0.1), x)
+    torch.testing.assert_close(denoisers.EigenDenoiser(untouched, 99)(x, 0.1), x)
 
 
 @pytest.mark.parametrize("rank", [1, 3, 4])
 def test_no_noise_and_the_right_rank_change_nothing(rank: int, small: FFDNet) -> None:
     x = low_rank(rank)
-    torch.testing.assert_close(denoisers.eigen(small, rank)(x, 0.0), x)
+    torch.testing.assert_close(denoisers.EigenDenoiser(small, rank)(x, 0.0), x)
     if rank > 1:
-        fewer = denoisers.eigen(small, rank - 1)(x, 0.0)
+        fewer = denoisers.EigenDenoiser(small, rank - 1)(x, 0.0)
         assert float((fewer - x).abs().max()) > 1e-3
 
 
 def test_bands_in_another_order(small: FFDNet) -> None:
     x = torch.rand(6, 12, 11)
     order = torch.tensor([3, 0, 5, 1, 4, 2])
-    f = denoisers.eigen(small)
+    f = denoisers.EigenDenoiser(small)
     torch.testing.assert_close(f(x[order], 0.2), f(x, 0.2)[order], atol=1e-5, rtol=1e-4)
-    assert float((f(x, 0.2) - denoisers.eigen(untouched)(x, 0.2)).abs().max()) > 1e-3
+    assert float((f(x, 0.2) - denoisers.EigenDenoiser(untouched)(x, 0.2)).abs().max()) > 1e-3
 
 
 def test_levels_are_those_of_the_scaled_images() -> None:
@@ -72,9 +72,9 @@ def test_levels_are_those_of_the_scaled_images() -> None:
         return images
 
     x = low_rank(2)
-    basis = denoisers.components(x, 2, 0.1)
+    basis = denoisers.find_components(x, 2, 0.1)
     torch.testing.assert_close(basis.T @ basis, torch.eye(2))
-    denoisers.eigen(spy, 2)(x, 0.1)
+    denoisers.EigenDenoiser(spy, 2)(x, 0.1)
     ((images, sigma),) = seen
     raw = torch.tensordot(basis.T, x, 1)
     spread = raw.amax((1, 2)) - raw.amin((1, 2))
@@ -88,20 +88,20 @@ def test_auto_rank_counts_what_stands_out(rank: int) -> None:
     random = torch.Generator().manual_seed(5)
     a, b = (torch.randn(s, generator=random) for s in ((12, rank), (rank, 30, 30)))
     x = torch.tensordot(a, b, 1) + 0.05 * torch.randn(12, 30, 30, generator=random)
-    assert denoisers.components(x, "auto", 0.05).shape == (12, rank)
+    assert denoisers.find_components(x, "auto", 0.05).shape == (12, rank)
     noise = 0.05 * torch.randn(12, 30, 30, generator=random)
-    assert denoisers.components(noise, "auto", 0.05).shape == (12, 1)
+    assert denoisers.find_components(noise, "auto", 0.05).shape == (12, 1)
 
 
 def test_batches_are_cubes_one_by_one(small: FFDNet) -> None:
-    f, x = denoisers.eigen(small), torch.rand(2, 3, 5, 8, 8)
+    f, x = denoisers.EigenDenoiser(small), torch.rand(2, 3, 5, 8, 8)
     torch.testing.assert_close(f(x, 0.1)[1, 2], f(x[1, 2], 0.1))
 
 
 @pytest.mark.parametrize("bands", [1, 2, 3, 31])
 def test_any_number_of_bands_and_constant_images(bands: int, small: FFDNet) -> None:
     for x in (torch.rand(bands, 7, 5), torch.full((bands, 7, 5), 0.3)):
-        out = denoisers.eigen(small)(x, 0.1)
+        out = denoisers.EigenDenoiser(small)(x, 0.1)
         assert out.shape == x.shape
         assert bool(torch.isfinite(out).all())
 
@@ -148,7 +148,7 @@ def test_shipped_denoiser_removes_white_noise(level: int, gain: float) -> None:
     clean = scenes.synthetic(31, 64, 64, rng=np.random.default_rng(3)).data
     noise = np.random.default_rng(level).standard_normal(clean.shape, np.float32)
     y = clean + noise * np.float32(level / 255)
-    x = denoisers.resolve("eigen")(torch.from_numpy(y), level / 255)
+    x = denoisers.resolve_denoiser("eigen")(torch.from_numpy(y), level / 255)
     assert psnr(clean, x.numpy()) > psnr(clean, y, clip=False) + gain
 
 
@@ -156,8 +156,8 @@ def test_shipped_grey_denoiser_takes_a_map() -> None:
     clean = torch.from_numpy(scenes.synthetic(3, 48, 50, rng=np.random.default_rng(3)).data)
     sigma = torch.linspace(0.02, 0.3, 50).expand(3, 48, 50)
     y = clean + sigma * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
-    told = float((denoisers.grey(y, sigma) - clean).square().mean())
-    middle = float((denoisers.grey(y, 0.16) - clean).square().mean())
+    told = float((denoisers.denoise_planes(y, sigma) - clean).square().mean())
+    middle = float((denoisers.denoise_planes(y, 0.16) - clean).square().mean())
     assert told < middle < float((y - clean).square().mean())
 
 
@@ -165,32 +165,34 @@ def test_files_and_callables_plug_in(tmp_path: Path, small: FFDNet) -> None:
     path = tmp_path / "mine.safetensors"
     store.save_network(path, small, {"name": "mine", "kind": "denoiser"})
     x = torch.rand(5, 8, 8)
-    torch.testing.assert_close(denoisers.resolve(path)(x, 0.1), denoisers.eigen(small)(x, 0.1))
+    torch.testing.assert_close(
+        denoisers.resolve_denoiser(path)(x, 0.1), denoisers.EigenDenoiser(small)(x, 0.1)
+    )
     sert = SERT(5, "sert-tiny").eval()
     store.save_network(path, sert, {"name": "mine"}, overwrite=True)
-    torch.testing.assert_close(denoisers.resolve(str(path))(x, 0.1), sert(x))
-    assert denoisers.resolve(untouched) is untouched
+    torch.testing.assert_close(denoisers.resolve_denoiser(str(path))(x, 0.1), sert(x))
+    assert denoisers.resolve_denoiser(untouched) is untouched
 
 
 def test_what_is_no_denoiser_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadOption, match="did you mean 'eigen'"):
-        denoisers.resolve("egen")
+        denoisers.resolve_denoiser("egen")
     with pytest.raises(BadFile, match="no network file"):
-        denoisers.resolve("nowhere.safetensors")
+        denoisers.resolve_denoiser("nowhere.safetensors")
     path = tmp_path / "w.safetensors"
     store.save_network(path, DLWnet3d(2, 1), {"name": "w"})
     with pytest.raises(BadModel, match="no Gaussian denoiser"):
-        denoisers.resolve(path)
+        denoisers.resolve_denoiser(path)
     with pytest.raises(BadOption, match="rank"):
-        denoisers.eigen(untouched, 0)
+        denoisers.EigenDenoiser(untouched, 0)
 
 
-@pytest.mark.parametrize("name", list(denoisers.GREY))
+@pytest.mark.parametrize("name", list(denoisers.PLANE_DENOISERS))
 def test_grey_denoisers_know_no_units(name: str) -> None:
     random = torch.Generator().manual_seed(0)
     x = torch.rand((2, 12, 13), generator=random)
     sigma = 0.1 + 0.1 * torch.rand(x.shape, generator=random)
-    f = denoisers.resolve_grey(name)
+    f = denoisers.resolve_plane_denoiser(name)
     want = 40 * f(x, sigma) - 7
     torch.testing.assert_close(f(40 * x - 7, 40 * sigma), want, atol=1e-3, rtol=1e-3)
     level = torch.tensor([0.1, 0.2])
@@ -204,12 +206,13 @@ def test_grey_denoisers_by_name_and_file(small: FFDNet, tmp_path: Path) -> None:
     x, level = torch.rand(2, 8, 8), torch.tensor([0.1, 0.2])
     low, high = x.amin((1, 2), True), x.amax((1, 2), True)
     want = low + (high - low) * small((x - low) / (high - low), level / (high - low).flatten())
-    got = denoisers.resolve_grey(tmp_path / "small.safetensors")(x, level)
+    got = denoisers.resolve_plane_denoiser(tmp_path / "small.safetensors")(x, level)
     torch.testing.assert_close(got, want)
     count = sum(p.numel() for p in small.parameters())
-    assert denoisers.trained(tmp_path / "small.safetensors")[0] == count
+    stored = denoisers.find_network(tmp_path / "small.safetensors")
+    assert sum(p.numel() for p in stored.net.parameters()) == count
     store.save_network(tmp_path / "sert.safetensors", SERT(), {"name": "sert"})
     with pytest.raises(BadOption, match="denoiser of cubes"):
-        denoisers.resolve_grey(tmp_path / "sert.safetensors")
+        denoisers.resolve_plane_denoiser(tmp_path / "sert.safetensors")
     with pytest.raises(BadOption, match="did you mean 'gauss'"):
-        denoisers.resolve_grey("gaus")
+        denoisers.resolve_plane_denoiser("gaus")

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from torch import Tensor
+
 from ..errors import BadOption
 from ..models import build_model, dip
 from ..pipeline import denoise
@@ -83,7 +85,7 @@ def measure(curve: Curve, scene: Scene, tell: Tell, files: Files = NO_FILES) -> 
     clock, said = Clock(), time.monotonic()
     found: list[float] = []
 
-    def watch(state: State) -> None:
+    def watch(state: State[Tensor]) -> None:
         nonlocal said
         found.append(round(psnr(scene.data, state.x.numpy()), 4))
         if time.monotonic() - said > 20:

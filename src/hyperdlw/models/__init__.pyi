@@ -4,12 +4,14 @@ from . import dip as dip
 from . import published as published
 from .defaults import MODEL as MODEL
 from .defaults import WEIGHTS as WEIGHTS
-from .denoisers.catalogue import Spec as Spec
-from .denoisers.catalogue import eigen as eigen
+from .denoisers.catalogue import DenoiserSpec as DenoiserSpec
+from .denoisers.catalogue import EigenDenoiser as EigenDenoiser
 from .registry import REGISTRY as REGISTRY
 from .registry import ModelEntry as ModelEntry
+from .registry import Spec as Spec
 from .registry import build as build
 from .registry import build_model as build_model
+from .registry import eigen as eigen
 from .registry import find as find
 from .registry import find_model as find_model
 from .registry import list_models as list_models

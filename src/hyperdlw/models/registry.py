@@ -14,22 +14,35 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
-from ..errors import BadOption
+import torch
+from torch import Tensor
+
+from ..errors import BadInput, BadOption
 from ..io import Entry, Registry
 from ..networks import files
-from ..solver import Model
+from ..solver import Model, Problem, Schedule, Solution, State, Watch
 from . import ctv, dip, e3dtv, lrtfdfr, lrtv, nn, pnp, svtv, tv, tvs
-from .denoisers.catalogue import Spec, resolve, resolve_grey, trained
+from .denoisers.catalogue import (
+    DenoiserSpec,
+    EigenDenoiser,
+    find_network,
+    resolve_denoiser,
+    resolve_plane_denoiser,
+)
 from .published import fasthymix, hyres, lrmr, nmog
-from .published.method import Run, TrainedNetwork, model_with_method
 
 Build = Callable[..., Model]
 """(band, row, col) and a strength (1 = the published setting, larger = smoother) -> Model.
 
 A model with a rank takes the keyword ``rank``, an int or None (the published value); one that uses a
 denoiser takes the keyword ``denoiser``."""
+
+Run = Callable[..., Tensor]
+"""(image (band, row, col) with bands in [0, 1], seed=) -> the restored image.
+
+A method with the keyword ``rank`` or ``denoiser`` lets the user choose it."""
 
 Kind = Literal["model", "published"]
 
@@ -54,7 +67,7 @@ class ModelEntry(Entry):
     original: Build | None = None
     summary: str = ""
     bands: int | None = None
-    denoiser: Spec | None = None
+    denoiser: DenoiserSpec | None = None
     network: str | None = None
     count_fitted: Callable[[int], int] | None = None
 
@@ -66,15 +79,15 @@ class ModelEntry(Entry):
     def takes_denoiser(self) -> bool:
         return "denoiser" in self.takes
 
-    def list_networks(self, denoiser: Spec | None = None) -> dict[str, str]:
+    def list_networks(self, denoiser: DenoiserSpec | None = None) -> dict[str, str]:
         """SHA-256 of every trained network behind the model, by name."""
         if self.network is not None:
             return {self.name: files.load_rival(self.network).sha256}
         used = denoiser or self.denoiser
-        sha256 = "" if used is None else trained(used)[1]
-        return {str(used): sha256} if sha256 else {}
+        stored = find_network(used)
+        return {} if stored is None else {str(used): stored.sha256}
 
-    def count_parameters(self, bands: int, denoiser: Spec | None = None) -> int:
+    def count_parameters(self, bands: int, denoiser: DenoiserSpec | None = None) -> int:
         """Parameters of the networks behind the model, for images of so many bands.
 
         >>> [REGISTRY[name].count_parameters(31) for name in ("pnp", "dip", "tv", "hsid-cnn")]
@@ -87,8 +100,52 @@ class ModelEntry(Entry):
             return files.count_parameters(rival, **rival.sizes_for(bands))
         if self.network is not None:
             return sum(p.numel() for p in files.load_rival(self.network).net.parameters())
-        used = denoiser or self.denoiser
-        return 0 if used is None else trained(used)[0]
+        stored = find_network(denoiser or self.denoiser)
+        return 0 if stored is None else sum(p.numel() for p in stored.net.parameters())
+
+
+@dataclass(frozen=True)
+class TrainedNetwork:
+    """A trained network as a method, by the name of its architecture or by its file."""
+
+    name: str
+
+    @property
+    def summary(self) -> str:
+        if self.name in files.RIVALS:
+            return files.RIVALS[self.name].summary
+        return f"{files.load_rival(self.name).card['architecture']} from {self.name}"
+
+    def __call__(self, y: Tensor, *, seed: int = 0) -> Tensor:
+        net = files.load_rival(self.name).net
+        with torch.no_grad():
+            out: Tensor = net(y)
+        return out
+
+
+def model_with_method(run: Run) -> Callable[..., Model]:
+    """``build`` of a published method; weights, strength and schedule have no part in it."""
+
+    def build(shape: Sequence[int], strength: float = 1.0, **chosen: object) -> Model:
+        def method(p: Problem, schedule: Schedule, watch: Watch | None) -> Solution:
+            if p.y.dim() != 3 or 0 in p.y.shape:
+                raise BadInput(
+                    f"a published method wants an image (band, row, col), not shape {tuple(p.y.shape)}"
+                )
+            x = run(p.y, seed=p.seed, **chosen)
+            return Solution(x, State(x, (), (), (), (), schedule.mu, 0), (), True)
+
+        if isinstance(run, TrainedNetwork):
+            files.load_rival(run.name)  # a file that is missing or damaged is refused here
+        rank = chosen.get("rank")
+        return Model(
+            terms=(),
+            schedule=Schedule(steps=0, mu=1.0),
+            rank=rank if isinstance(rank, int) else None,
+            method=method,
+        )
+
+    return build
 
 
 def _make_entry(name: str, given: object) -> ModelEntry:
@@ -175,7 +232,7 @@ def find_model(
     *,
     original: bool = False,
     rank: int | str | None = None,
-    denoiser: Spec | None = None,
+    denoiser: DenoiserSpec | None = None,
     given: Collection[str] = (),
 ) -> ModelEntry:
     """The entry of a name or a network file, after checking that it takes what is asked for.
@@ -213,7 +270,7 @@ def find_model(
         raise BadOption(f"rank must be at least 1, not {rank}")
     if denoiser is not None and not callable(denoiser):
         # A wrong name is refused before any work is done.
-        (resolve if entry.kind == "model" else resolve_grey)(denoiser)
+        (resolve_denoiser if entry.kind == "model" else resolve_plane_denoiser)(denoiser)
     return entry
 
 
@@ -228,7 +285,7 @@ def build_model(
     *,
     original: bool = False,
     rank: int | None = None,
-    denoiser: Spec | None = None,
+    denoiser: DenoiserSpec | None = None,
 ) -> Model:
     """The model ``name`` for images of ``shape`` (..., band, row, col).
 
@@ -259,7 +316,8 @@ def build_model(
 
 
 # Names of before, until every call is moved.
-build, find = build_model, find_model
+build, find, eigen = build_model, find_model, EigenDenoiser
+Spec: TypeAlias = DenoiserSpec
 
 
 def registry() -> dict[str, ModelEntry]:

@@ -75,7 +75,7 @@ class Options:
     range: Range = "auto"
     seed: int | None = None
     fill: bool = False
-    denoiser: denoisers.Spec | None = None
+    denoiser: denoisers.DenoiserSpec | None = None
 
     @property
     def original(self) -> bool:

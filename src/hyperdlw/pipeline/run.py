@@ -120,7 +120,7 @@ def denoise(
     rank: int | Literal["auto"] | None = None,
     schedule: ScheduleName | Schedule = "paper",
     range: Range = "auto",
-    denoiser: denoisers.Spec | None = None,
+    denoiser: denoisers.DenoiserSpec | None = None,
     truth: Truth | None = None,
     seed: int | None = None,
     watch: Callable[[State[Tensor]], None] | None = None,
@@ -319,7 +319,7 @@ def chosen_schedule(wanted: ScheduleName | Schedule, paper: Schedule) -> Schedul
     raise BadOption(f"schedule must be 'paper' or 'converged', not '{wanted}'")
 
 
-def denoiser_network(denoiser: denoisers.Spec | None) -> dict[str, str]:
+def denoiser_network(denoiser: denoisers.DenoiserSpec | None) -> dict[str, str]:
     """Name and SHA-256 of the network behind a denoiser, if there is one."""
-    sha256 = "" if denoiser is None else denoisers.trained(denoiser)[1]
-    return {str(denoiser): sha256} if sha256 else {}
+    stored = denoisers.find_network(denoiser)
+    return {} if stored is None else {str(denoiser): stored.sha256}

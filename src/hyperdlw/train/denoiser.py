@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..errors import BadFile, BadOption
 from ..io import open_cube
-from ..models import eigen
+from ..models import EigenDenoiser
 from ..networks import FFDNet
 from ..testbed import psnr
 from .grey_patches import GreyPatches, eigenimages
@@ -85,7 +85,7 @@ class DenoiserTraining(Training):
     @torch.no_grad()
     def validate(self, pairs: list[tuple[F32, F32]]) -> dict[str, float]:
         """PSNR of cubes through their eigenimages; the noise in ``pairs`` has level one."""
-        denoise = eigen(self.averaged())
+        denoise = EigenDenoiser(self.averaged())
         found = {}
         for level in LEVELS:
             sigma = level / 255

@@ -36,7 +36,7 @@ def chosen_source(
         raise unknown_name("model", model, [*registry(), *rivals.registry()])
     find(model, rank=parse_rank(rank), denoiser=denoiser)
     if denoiser is not None:
-        denoisers.resolve(denoiser)
+        denoisers.resolve_denoiser(denoiser)
     if not (strength > 0 and math.isfinite(strength)):
         raise BadOption(f"--strength must be positive (1 is the published setting), not {strength}")
     source = resolve(weights)

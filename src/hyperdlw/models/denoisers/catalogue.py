@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Literal
 
@@ -18,93 +17,85 @@ import torch
 from torch import Tensor
 
 from ...errors import BadOption, unknown_name
-from ...networks import FFDNet
-from ...networks import files as store
+from ...io import Entry, Registry
+from ...networks import FFDNet, files
 from ...solver import Small, StagedProx
 from . import framelet
 
 Denoiser = Callable[[Tensor, float], Tensor]
 """(image (..., band, row, col), sigma) -> image of the same shape."""
 
-GreyDenoiser = Callable[[Tensor, Tensor], Tensor]
-"""(images (image, row, col), sigma: one per image, or a map of the same shape) -> images."""
+PlaneDenoiser = Callable[[Tensor, Tensor], Tensor]
+"""(grey images (image, row, col), sigma: one per image, or a map of the same shape) -> images."""
 
 RUN = 4
 """Neighbouring pixels of a row that are added up before the components are found."""
 
 Rank = int | Literal["auto"]
 
-Spec = str | Path | Denoiser | GreyDenoiser
+DenoiserSpec = str | Path | Denoiser | PlaneDenoiser
 """What a user may give: a name, a file with a trained network, or a callable."""
 
 
-def resolve(spec: str | Path | Denoiser) -> Denoiser:
+def resolve_denoiser(spec: str | Path | Denoiser) -> Denoiser:
     """The denoiser a user means: a registered name, a file with a trained one, or a callable.
 
-    >>> resolve(lambda x, sigma: 0.5 * x)(torch.ones(1, 2, 2), 0.1).mean()
+    >>> resolve_denoiser(lambda x, sigma: 0.5 * x)(torch.ones(1, 2, 2), 0.1).mean()
     tensor(0.5000)
     """
     if callable(spec):
         return spec
-    if str(spec) in registry():
-        return registry()[str(spec)]
-    if Path(spec).suffix not in store.ENDINGS:
-        raise unknown_name("denoiser", str(spec), registry())
-    net = store.load_denoiser(spec).net
+    if str(spec) in DENOISERS:
+        denoise: Denoiser = DENOISERS[str(spec)].build
+        return denoise
+    if Path(spec).suffix not in files.ENDINGS:
+        raise unknown_name("denoiser", str(spec), DENOISERS)
+    net = files.load_denoiser(spec).net
     if isinstance(net, FFDNet):
-        return eigen(net)
+        return EigenDenoiser(net)
     return lambda x, sigma: net(x)  # SERT guesses the noise level by itself
 
 
-def resolve_grey(spec: str | Path | GreyDenoiser) -> GreyDenoiser:
+def resolve_plane_denoiser(spec: str | Path | PlaneDenoiser) -> PlaneDenoiser:
     """The denoiser of grey images in any units: "framelet", "gauss", a file, or a callable.
 
-    >>> resolve_grey("framelet")(torch.zeros(1, 8, 8), torch.tensor(0.1)).shape
+    >>> resolve_plane_denoiser("framelet")(torch.zeros(1, 8, 8), torch.tensor(0.1)).shape
     torch.Size([1, 8, 8])
     """
     if callable(spec):
         return spec
-    if str(spec) in GREY:
-        return GREY[str(spec)]
-    if Path(spec).suffix not in store.ENDINGS:
-        raise unknown_name("denoiser of grey images", str(spec), GREY)
-    net = store.load_denoiser(spec).net
+    if str(spec) in PLANE_DENOISERS:
+        return PLANE_DENOISERS[str(spec)]
+    if Path(spec).suffix not in files.ENDINGS:
+        raise unknown_name("denoiser of grey images", str(spec), PLANE_DENOISERS)
+    net = files.load_denoiser(spec).net
     if not isinstance(net, FFDNet):
         raise BadOption(f"{spec} is a denoiser of cubes, and one of grey images is needed")
-    return in_unit(net)
+    return scale_to_unit(net)
 
 
-def trained(spec: str | Path | Denoiser | GreyDenoiser) -> tuple[int, str]:
-    """Number of parameters and SHA-256 of the network behind a denoiser; 0 and "" without one.
+def find_network(spec: DenoiserSpec | None) -> files.Stored[files.DenoiserNet] | None:
+    """The trained network behind a denoiser, or None.
 
-    >>> trained("eigen")[0], trained("framelet")
-    (128644, (0, ''))
+    >>> find_network("framelet") is None, find_network("eigen").card["name"]
+    (True, 'gauss')
     """
-    if callable(spec):
-        return 0, ""
+    if spec is None or callable(spec):
+        return None
     shipped = str(spec) in ("eigen", "gauss")
-    if not shipped and Path(spec).suffix not in store.ENDINGS:
-        return 0, ""
-    stored = store.load_denoiser("gauss" if shipped else spec)
-    return sum(p.numel() for p in stored.net.parameters()), stored.sha256
-
-
-def registry() -> dict[str, Denoiser]:
-    """Denoisers by name: ours, then those of installed packages (entry point hyperdlw.denoisers)."""
-    found: dict[str, Denoiser] = {"eigen": eigen()}
-    for point in entry_points(group="hyperdlw.denoisers"):
-        found.setdefault(point.name, point.load())
-    return found
+    if not shipped and Path(spec).suffix not in files.ENDINGS:
+        return None
+    return files.load_denoiser("gauss" if shipped else spec)
 
 
 @cache
 def _shipped() -> FFDNet:
-    net = store.load_denoiser("gauss").net
+    net = files.load_denoiser("gauss").net
     assert isinstance(net, FFDNet)
     return net
 
 
-def grey(images: Tensor, sigma: Tensor | float) -> Tensor:
+def denoise_planes(images: Tensor, sigma: Tensor | float) -> Tensor:
     """Denoise grey images (image, row, col) near [0, 1] with the shipped network.
 
     Args:
@@ -115,7 +106,7 @@ def grey(images: Tensor, sigma: Tensor | float) -> Tensor:
     return out
 
 
-def in_unit(denoise: GreyDenoiser) -> GreyDenoiser:
+def scale_to_unit(denoise: PlaneDenoiser) -> PlaneDenoiser:
     """The same denoiser for images in any units: each is scaled to [0, 1], with its noise level."""
 
     def restore(images: Tensor, sigma: Tensor) -> Tensor:
@@ -127,30 +118,28 @@ def in_unit(denoise: GreyDenoiser) -> GreyDenoiser:
     return restore
 
 
-GREY: dict[str, GreyDenoiser] = {"framelet": framelet.denoise, "gauss": in_unit(grey)}
+PLANE_DENOISERS: dict[str, PlaneDenoiser] = {
+    "framelet": framelet.denoise,
+    "gauss": scale_to_unit(denoise_planes),
+}
 """Denoisers of grey images by name."""
 
 
-def eigen(denoise: GreyDenoiser = grey, rank: Rank = 4) -> Eigen:
+@dataclass(frozen=True)
+class EigenDenoiser:
     """A denoiser of cubes from one of grey images.
 
     The cube is projected on its first ``rank`` spectral components. Their basis is orthonormal, so
     every eigenimage has the noise level of the cube; each is scaled to [0, 1] and denoised with
     the level in that scale. Any number of bands.
 
-    Args:
+    Attributes:
         denoise: of (image, row, col) and one noise level per image.
         rank: number of components, at most the number of bands; "auto" takes those that stand out of
             white noise of level sigma.
     """
-    return Eigen(denoise, rank)
 
-
-@dataclass(frozen=True)
-class Eigen:
-    """See :func:`eigen`."""
-
-    denoise: GreyDenoiser = grey
+    denoise: PlaneDenoiser = denoise_planes
     rank: Rank = 4
 
     def __post_init__(self) -> None:
@@ -163,15 +152,17 @@ class Eigen:
         if x.dim() > 3:
             flat = x.reshape(-1, *x.shape[-3:])
             return torch.stack([self(cube, sigma) for cube in flat]).view_as(x)
-        basis = components(x, self.rank, sigma)
-        out: Tensor = torch.tensordot(basis, self.images(torch.tensordot(basis.T, x, 1), sigma), 1)
+        basis = find_components(x, self.rank, sigma)
+        out: Tensor = torch.tensordot(
+            basis, self.denoise_images(torch.tensordot(basis.T, x, 1), sigma), 1
+        )
         return out
 
-    def images(self, images: Tensor, sigma: float) -> Tensor:
+    def denoise_images(self, images: Tensor, sigma: float) -> Tensor:
         """The eigenimages, denoised."""
         if sigma <= 0:
             return images
-        return in_unit(self.denoise)(images, images.new_full((len(images),), sigma))
+        return scale_to_unit(self.denoise)(images, images.new_full((len(images),), sigma))
 
     def staged(self, sigma: Callable[[float], float]) -> StagedProx:
         """In stages: the sums give the components, the few images are the eigenimages.
@@ -181,7 +172,7 @@ class Eigen:
         """
 
         def update_small(total: Tensor, t: float, small: Small) -> Small:
-            return components_of(total, self.rank, sigma(t))
+            return components_from_sums(total, self.rank, sigma(t))
 
         def prox_part(v: Tensor, t: float, small: Small, images: Tensor | None) -> Tensor:
             assert images is not None
@@ -189,28 +180,37 @@ class Eigen:
             return made
 
         return StagedProx(
-            lambda v, t, small, images: spectral_sums(v),
+            lambda v, t, small, images: sum_spectra(v),
             update_small,
             prox_part,
             project_part=lambda v, small: torch.tensordot(small.T.to(v), v, 1),
-            update_images=lambda images, t, small, old: self.images(images, sigma(t)),
-            start_sum_part=spectral_sums,
-            start_small=lambda total, shape: components_of(total, self.rank, 0.0),
+            update_images=lambda images, t, small, old: self.denoise_images(images, sigma(t)),
+            start_sum_part=sum_spectra,
+            start_small=lambda total, shape: components_from_sums(total, self.rank, 0.0),
             values_per_pixel=40 * (4 if self.rank == "auto" else self.rank),
         )
 
 
+DENOISERS: Registry[Entry] = Registry(
+    "denoiser",
+    "hyperdlw.denoisers",
+    {"eigen": EigenDenoiser()},
+    lambda name, given: Entry(name, given, "denoiser"),
+)
+"""Denoisers of cubes by name: ours, then those of installed packages."""
+
+
 @torch.no_grad()
-def components(x: Tensor, rank: Rank, sigma: float) -> Tensor:
+def find_components(x: Tensor, rank: Rank, sigma: float) -> Tensor:
     """Orthonormal columns (band, component) that span the strongest spectral components of a cube.
 
     Every sign is such that the eigenimage has a positive mean, so that reordering the bands
     reorders the result.
     """
-    return components_of(spectral_sums(x), rank, sigma).to(x.dtype)
+    return components_from_sums(sum_spectra(x), rank, sigma).to(x.dtype)
 
 
-def spectral_sums(x: Tensor) -> Tensor:
+def sum_spectra(x: Tensor) -> Tensor:
     """Sums over pixels x_b x_c, x_b and 1, as columns (band, band + 2) in float64.
 
     The pixels are sums of :data:`RUN` neighbours of a row over the root of their number: white noise
@@ -225,7 +225,7 @@ def spectral_sums(x: Tensor) -> Tensor:
     return torch.cat([flat @ flat.T, flat.sum(1, keepdim=True), count], 1)
 
 
-def components_of(sums: Tensor, rank: Rank, sigma: float) -> Tensor:
+def components_from_sums(sums: Tensor, rank: Rank, sigma: float) -> Tensor:
     """The components from the sums over the pixels."""
     bands = len(sums)
     values, vectors = torch.linalg.eigh(sums[:, :bands])

@@ -1,4 +1,3 @@
-from .method import Run as Run
 from .registry import check_options as check_options
 from .registry import find as find
 from .registry import is_rival as is_rival

@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..denoisers.catalogue import GreyDenoiser, resolve_grey
-from .regression import positive, regression_residual
+from ..denoisers.catalogue import PlaneDenoiser, resolve_plane_denoiser
+from .hyres import clamp_deviation, regression_residual
 
 COMPONENTS, ROUNDS = 3, 60
 OUTLIER = 3.0
@@ -29,7 +29,7 @@ def run(
     *,
     rank: int | None = None,
     seed: int = 0,
-    denoiser: str | Path | GreyDenoiser = "framelet",
+    denoiser: str | Path | PlaneDenoiser = "framelet",
 ) -> Tensor:
     """FastHyMix: outliers are masked, each pixel is fitted in a subspace, its eigenimages are denoised.
 
@@ -53,7 +53,7 @@ def run(
     r = min(rank if rank is not None else (8 if bands >= 64 else 4), bands)
     basis = masked_subspace(white, mask, r)
     z, spread = _fit(white, mask, basis)
-    clean = resolve_grey(denoiser)
+    clean = resolve_plane_denoiser(denoiser)
     images = clean(z.view(r, rows, cols).to(y.dtype), spread.sqrt().view(r, rows, cols).to(y.dtype))
     x = std * (basis @ images.reshape(r, -1).double())
     return x.view(bands, rows, cols).to(y.dtype)
@@ -67,7 +67,7 @@ def gaussian_part(residual: Tensor) -> tuple[Tensor, Tensor]:
     of its standard deviations belong to it.
     """
     square = _representatives(residual.square())
-    scale = positive(residual.abs().median(1).values / 0.6745).square().unsqueeze(1)
+    scale = clamp_deviation(residual.abs().median(1).values / 0.6745).square().unsqueeze(1)
     variance = scale * residual.new_tensor([0.5, 1.5, 10.0])
     share = torch.full_like(variance, 1 / COMPONENTS)
     for _ in range(ROUNDS):
@@ -86,7 +86,7 @@ def gaussian_part(residual: Tensor) -> tuple[Tensor, Tensor]:
     level = (share * variance * inside).sum(1, keepdim=True) / (share * inside).sum(1, keepdim=True)
     inside = inside | (variance < 4 * level)
     level = (share * variance * inside).sum(1, keepdim=True) / (share * inside).sum(1, keepdim=True)
-    std = positive(level.sqrt())
+    std = clamp_deviation(level.sqrt())
     return std, residual.abs() <= OUTLIER * std
 
 

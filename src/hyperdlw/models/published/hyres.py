@@ -11,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...errors import MissingDependency
-from .regression import positive, regression_residual
+from ...errors import BadInput, MissingDependency
 
 WAVELET, LEVELS, THRESHOLDS = "db5", 5, 15
+RIDGE = 1e-6
+"""Added to the Gram matrix of the bands, which is singular for a clean image of low rank."""
 
 
 def run(y: Tensor, *, rank: int | None = None, seed: int = 0) -> Tensor:
@@ -30,7 +31,7 @@ def run(y: Tensor, *, rank: int | None = None, seed: int = 0) -> Tensor:
     """
     bands, rows, cols = y.shape
     data = y.reshape(bands, -1).double()
-    std = positive(regression_residual(data, "hyres").std(1, keepdim=True))
+    std = clamp_deviation(regression_residual(data, "hyres").std(1, keepdim=True))
     white = data / std
     basis: Tensor = torch.linalg.eigh(white @ white.T).eigenvectors.flip(1)
     images = (basis.T @ white).view(bands, rows, cols)
@@ -42,6 +43,28 @@ def run(y: Tensor, *, rank: int | None = None, seed: int = 0) -> Tensor:
     smooth = _synthesise(shrunk, slices)[:, :rows, :cols]
     x = std * (basis[:, :r] @ smooth.reshape(r, -1))
     return x.view(bands, rows, cols).to(y.dtype)
+
+
+def regression_residual(y: Tensor, who: str) -> Tensor:
+    """Residual of the regression of every band on all the others, for (band, pixel) data.
+
+    With the inverse P of the Gram matrix of the bands the residual of band i is (P y)_i / P_ii: one
+    inverse serves all bands. ``who`` is named when there is no other band to regress on.
+    """
+    if len(y) < 2:
+        raise BadInput(
+            f"{who} estimates the noise of a band from the other bands, so it needs at least two "
+            "bands and this image has one"
+        )
+    gram = y @ y.T
+    gram.diagonal().add_(RIDGE + 1e-12 * float(gram.diagonal().mean()))
+    inverse: Tensor = torch.linalg.inv(gram)
+    return (inverse @ y) / inverse.diagonal().unsqueeze(1)
+
+
+def clamp_deviation(std: Tensor) -> Tensor:
+    """Standard deviations that can be divided by: bands without noise get a very small one."""
+    return std.clamp_min(1e-6)
 
 
 def best_thresholds(c: Tensor) -> tuple[Tensor, Tensor]:

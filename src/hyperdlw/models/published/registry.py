@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from ...solver import Problem, solve
-from ..denoisers.catalogue import Spec
+from ..denoisers.catalogue import DenoiserSpec as Spec
 
 
 def is_rival(model: str) -> bool:
