@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from hyperdlw.bench.cases import centre
 
 from hyperdlw.networks import files as store
-from hyperdlw.testbed import find_noise, load_scenes
+from hyperdlw.testbed import crop_centre, find_noise, load_scenes
 from hyperdlw.train.loop import train, validate
 from hyperdlw.train.recipe import Recipe
 
@@ -107,7 +106,7 @@ def main() -> None:
     held_out = {name: scenes.pop(name) for name in recipe.held_out}
     airborne = load_scenes(args.airborne)[0] if args.airborne else {}
     more = {
-        name: centre(s, SIDE)
+        name: crop_centre(s, SIDE)
         for name, s in (load_scenes(args.more)[0] if args.more else {}).items()
     }
 
@@ -130,7 +129,9 @@ def main() -> None:
         seconds = network.card["training_seconds"]
         for way, how in ways.items():
             facts = {"run": way, "steps": own.steps, "seconds": seconds}
-            for trial, clean, number in trials(centre(next(iter(held_out.values())), SIDE), more):
+            for trial, clean, number in trials(
+                crop_centre(next(iter(held_out.values())), SIDE), more
+            ):
                 scores = validate(network.net, pairs(clean, number), how)
                 rows.append({**facts, "trial": trial, "nn": "", "tv": "", "tvs": "", **scores})
             print(table(rows).splitlines()[-1], flush=True)

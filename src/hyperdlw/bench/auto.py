@@ -7,16 +7,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-import torch
-
 from ..models import MODEL, WEIGHTS, build_model
-from ..pipeline import advise, choose
-from ..solver import Model, Problem, solve
+from ..pipeline import advise
 from ..testbed import CASES, find_noise, psnr
 from ..weights import resolve
 from .experiment import Experiment, Record, Scene, Tell, Trial
-from .runner import make_noisy
-from .tables import NETWORKS
+from .runner import Restorer, make_noisy
+from .tables import NETWORKS, Row, Strength
 
 MODELS = tuple(dict.fromkeys((MODEL, "nn", "tv", "tvs", "e3dtv")))
 OCTAVES = tuple(2.0**k for k in range(-2, 4))
@@ -66,36 +63,31 @@ def plan_trials(
 
 def measure(scene: Scene, noise: str, seed: int, names: Sequence[str] = MODELS) -> Record:
     """PSNR of the grid, of the automatic strength of every model, and of the advice."""
-    noisy = make_noisy(scene, noise, seed).y
-    y = torch.from_numpy(noisy)
-    valid = torch.ones_like(y, dtype=torch.bool)
-    weights = {n: resolve(n)(y, valid) for n in NETWORKS}
+    noisy = make_noisy(scene, noise, seed)
+    restore = Restorer(scene, noisy)
 
-    def build(model: str, strength: float) -> Model:
-        return build_model(model, y.shape, strength)
+    def score(model: str, network: str, strength: Strength) -> tuple[float, float]:
+        x, facts = restore(Row(network, strength), model)
+        return psnr(scene.data, x), facts["strength_used"]
 
-    def score(model: str, network: str, strength: float) -> float:
-        x = solve(Problem(build(model, strength), y, weights[network])).x
-        return psnr(scene.data, x.numpy())
-
-    grid = {(m, WEIGHTS, s): score(m, WEIGHTS, s) for m in names for s in OCTAVES}
-    grid |= {(m, n, 1.0): score(m, n, 1.0) for m in names for n in NETWORKS if n != WEIGHTS}
+    grid = {(m, WEIGHTS, s): score(m, WEIGHTS, s)[0] for m in names for s in OCTAVES}
+    grid |= {(m, n, 1.0): score(m, n, 1.0)[0] for m in names for n in NETWORKS if n != WEIGHTS}
     automatic = {}
     for m in names:
-        chosen = choose(partial(build, m), y, weights[WEIGHTS]).strength
+        value, chosen = score(m, WEIGHTS, "auto")
         automatic[m] = {
             "strength": chosen,
-            "psnr": score(m, WEIGHTS, chosen),
+            "psnr": value,
             "best": max(grid[m, WEIGHTS, s] for s in OCTAVES),
             "one": grid[m, WEIGHTS, 1.0],
         }
-    advice = advise(noisy, range=(0, 1))
+    advice = advise(noisy.y, range=(0, 1))
     best = max(grid, key=grid.__getitem__)
     return {
         "automatic": automatic,
         "advice": {
             "method": [advice.model, advice.network, advice.strength],
-            "psnr": score(advice.model, advice.network, advice.strength),
+            "psnr": score(advice.model, advice.network, advice.strength)[0],
         },
         "best": {"method": list(best), "psnr": grid[best]},
     }

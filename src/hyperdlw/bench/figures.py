@@ -82,7 +82,7 @@ def make_panels(
         except DlwError:
             continue  # the report says what cannot be run, and why
         name = f"{model}, {table.name_of(row)}" if table.models else table.name_of(row)
-        line.append(panel(f"{name}: {psnr(scene.data, x.numpy()):.1f} dB", x.numpy()))
+        line.append(panel(f"{name}: {psnr(scene.data, x):.1f} dB", x))
     if table.models:
         return list(lines.values())
     return [line[i : i + WIDEST] for line in lines.values() for i in range(0, len(line), WIDEST)]

@@ -75,9 +75,9 @@ def write_markdown(table: Table, records: Records, pictures: Iterable[str] = ())
         f"PSNR in dB, mean over {len(scenes)} scene{'s' if len(scenes) > 1 else ''} "
         f"({', '.join(scenes)}) and {draws}; "
         "SSIM with an 11x11 Gaussian window and data range 1; "
-        f"{'processor ' if choose_clock(records) == 'processor' else ''}seconds of the solver and, after the "
-        "plus sign, of the weights, one thread each. The best of a column is bold, the second best in "
-        "italics" + ("; in brackets: the paper's figure." if table.paper else "."),
+        "processor seconds of the solver and, after the plus sign, of the weights, one thread each. "
+        "The best of a column is bold, the second best in italics"
+        + ("; in brackets: the paper's figure." if table.paper else "."),
         "",
     ]
     if table.notes:
@@ -173,23 +173,14 @@ def _places(
     return dict(zip(order, ("**", "*"), strict=False)) if len(order) > 1 else {}
 
 
-def choose_clock(records: Records) -> str:
-    """The clock that all rows have: of the processor, or, in older records, that on the wall."""
-    cells = [mean_figures(records, figure).keys() for figure in ("seconds", "processor")]
-    return "processor" if cells[0] == cells[1] else "seconds"
-
-
 class _Extras:
     """The columns after the first figure: SSIM where it has no part of its own, seconds, parameters."""
 
     def __init__(self, table: Table, records: Records) -> None:
         self.table = table
         self.ssim = None if "ssim" in table.figures else mean_figures(records, "ssim")
-        unit = choose_clock(records)
-        self.seconds, self.weights = (
-            mean_figures(records, unit),
-            mean_figures(records, f"{unit}_weights"),
-        )
+        self.seconds = mean_figures(records, "processor")
+        self.weights = mean_figures(records, "processor_weights")
         self.parameters = mean_figures(records, "parameters") if not table.models else None
         titles = [
             *(["SSIM"] if self.ssim is not None else []),

@@ -78,7 +78,7 @@ def measure(scene: Scene, noise: Noise, seed: int) -> Record:
     restore = Restorer(scene, noisy)
     found: Record = {"noisy": psnr(scene.data, noisy.y)}
     for row in ROWS:
-        restored = {m: restore(row, m)[0].numpy() for m in MODELS}
+        restored = {m: restore(row, m)[0] for m in MODELS}
         found[row.weights] = {m: psnr(scene.data, x) for m, x in restored.items()}
     return found
 

@@ -14,15 +14,18 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from .. import __version__
 from ..errors import BadFile, DlwError
 from ..models import build_model, find_model
 from ..networks import files as store
-from ..solver import Model, Problem, solve
+from ..pipeline import Result, denoise
+from ..solver import Model
 from ..testbed import Noisy, Truth, find_noise, psnr, scores
 from ..weights import Net, Source, resolve
 from .experiment import (
+    F32,
     NO_FILES,
     Clock,
     Experiment,
@@ -50,7 +53,7 @@ class Case:
         noise: name of the noise, ``seed`` its random stream.
         model: registered model, or "noisy" for the input itself.
         weights: name of the weight source; ``source`` the hashes of the networks that are used.
-        strength: factor on the regulariser, or "best": the best of a grid, found on the clean image.
+        strength: factor on the regulariser, or how it is found.
         settings_hash: hash of the constants of noise, model and weights; ``code`` that of the source.
     """
 
@@ -160,8 +163,8 @@ class Method:
         return find_model(self.name).takes
 
     def source(self, truth: Truth | None = None) -> Source:
-        """The weights of the row; uniform for a method that takes none."""
-        return find_source(self.row.weights or "uniform", self.files, truth)
+        """The weights of the row."""
+        return find_source(self.row.weights, self.files, truth)
 
     def build(self, shape: Sequence[int], strength: float, original: bool) -> Model:
         """The model of the row."""
@@ -178,12 +181,13 @@ class Method:
 
     def describe(self, shape: Sequence[int]) -> str:
         """A hash of the constants of model and weights."""
-        strengths = GRID if self.row.strength == "best" else (self.row.strength,)
+        found = self.row.strength in ("best", "auto")
+        strengths = GRID if found else (float(self.row.strength),)
         original = self.row.weights == "original"
         try:
-            built = [self.build(shape, float(s), original) for s in strengths]
+            built = [self.build(shape, s, original) for s in strengths]
             # The oracle is made of the true noise, which has a hash of its own.
-            source = None if self.row.weights == "oracle" else self.source()
+            source = None if self.row.weights in ("", "oracle") else self.source()
         except DlwError as error:
             return str(error)
         return hash_constants(built, source, self.denoiser)
@@ -298,10 +302,26 @@ def run_each(group: Group) -> Iterator[Record]:
                 record |= scores(group.scene.data, noisy.y, clip=False)
             else:
                 x, facts = restore(Row(case.weights, case.strength), case.model, case.seed)
-                record |= {**scores(group.scene.data, x.numpy()), **facts}
+                record |= {**scores(group.scene.data, x), **facts}
         except DlwError as error:
             record["skipped"] = str(error)
         yield record
+
+
+class FirstWeights(Source):
+    """A source whose weights for one image are known; those of later rounds are computed."""
+
+    def __init__(self, source: Source, values: Tensor) -> None:
+        self.source, self.values = source, values
+        self.name, self.rounds = source.name, source.rounds
+        self.follows_noise, self.wants_original = source.follows_noise, source.wants_original
+
+    def __call__(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
+        return self.values if x is None else self.source(y, valid, x)
+
+    @property
+    def modules(self) -> tuple[torch.nn.Module, ...]:
+        return self.source.modules
 
 
 class Restorer:
@@ -309,51 +329,54 @@ class Restorer:
 
     def __init__(self, scene: Scene, noisy: Noisy, files: Files = NO_FILES) -> None:
         self.scene, self.noisy, self.files = scene, noisy, files
-        self.y = torch.from_numpy(noisy.y)
-        self.valid = torch.ones_like(self.y, dtype=torch.bool)
-        self.known: dict[str, tuple[Source, torch.Tensor, Spent]] = {}
+        self.known: dict[str, tuple[Source, Spent]] = {}
 
-    def __call__(self, row: Row, model: str, seed: int = 0) -> tuple[torch.Tensor, Record]:
+    def __call__(self, row: Row, model: str, seed: int = 0) -> tuple[F32, Record]:
         """The restored image, and how it was made: seconds, parameters, settings."""
         method = Method(row, model, self.files)
-        source, w, before = self._weigh(method)
-        original = source.wants_original
+        if "weights" not in method.takes:
+            clock = Clock()
+            x = denoise(self.noisy.y, model=method.model, range=(0, 1), seed=seed).cube.data
+            own = find_model(method.model).count_parameters(len(x))
+            none = {"seconds_weights": 0.0, "processor_weights": 0.0}
+            return x, {"parameters": own, **clock.spent(), **none}
+        source, before = self._weigh(method)
         clock = Clock()
-
-        def restore(strength: float) -> torch.Tensor:
-            built, weights = method.build(self.y.shape, strength, original), w
-            x = solve(Problem(built, self.y, weights, seed)).x
-            for _ in range(source.rounds - 1):
-                weights = source(self.y, self.valid, x)
-                x = solve(Problem(built, self.y, weights, seed)).x
-            return x
-
-        if row.strength == "best":
-            clean = self.scene.data
-            strength = max(GRID, key=lambda s: psnr(clean, restore(s).numpy()))
-        else:
-            strength = float(row.strength)
-        x = restore(strength)
+        found = self._restore(method, source, row.strength, seed)
         spent = clock.spent()
-        built = method.build(self.y.shape, strength, original)
-        own = find_model(method.model).count_parameters(len(self.y), method.denoiser)
-        return x, {
-            "strength_used": strength,
-            "settings": describe_settings(built) if row.weights else "",
+        used = found.report.strength
+        built = method.build(found.cube.shape, used, source.wants_original)
+        own = find_model(method.model).count_parameters(found.cube.bands, method.denoiser)
+        return found.cube.data, {
+            "strength_used": used,
+            "settings": describe_settings(built),
             "parameters": own + count_source_parameters(source),
             **spent,
             **before,
         }
 
-    def _weigh(self, method: Method) -> tuple[Source, torch.Tensor, Spent]:
+    def _restore(self, method: Method, source: Source, strength: Strength, seed: int) -> Result:
+        if strength == "best":
+            tried = [self._restore(method, source, s, seed) for s in GRID]
+            return max(tried, key=lambda r: psnr(self.scene.data, r.cube.data))
+        return denoise(
+            self.noisy.y,
+            model=method.model,
+            weights=source,
+            strength=strength,
+            range=(0, 1),
+            denoiser=method.denoiser,
+            seed=seed,
+        )
+
+    def _weigh(self, method: Method) -> tuple[Source, Spent]:
         name = method.row.weights
         if name not in self.known:
             clock = Clock()
             source = method.source(self.noisy.truth)
-            w = source(self.y, self.valid)
-            spent = clock.spent("_weights")
-            # A method that takes no weights does not pay for them.
-            self.known[name] = source, w, spent if name else dict.fromkeys(spent, 0.0)
+            y = torch.from_numpy(self.noisy.y)
+            w = source(y, torch.ones_like(y, dtype=torch.bool))
+            self.known[name] = FirstWeights(source, w), clock.spent("_weights")
         return self.known[name]
 
 

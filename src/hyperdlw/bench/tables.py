@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-Strength = float | Literal["best"]
+Strength = float | Literal["best", "auto"]
+"""Factor on the regulariser; "best": the best of a grid on the clean image; "auto": the program's choice."""
 
 NETWORKS = ("N", "T", "TS", "N+T", "N+TS", "T+TS", "N+T+TS")
 """The seven networks of the paper; N, T and TS name the source models nn, tv and tvs."""
@@ -27,7 +28,7 @@ class Row:
 
     Attributes:
         weights: name of a weight source; empty for a method that takes none.
-        strength: factor on the regulariser, or "best": the best of a grid on the clean cube.
+        strength: factor on the regulariser, or how it is found.
         model: the only model this row is for; None: every model of the table.
     """
 

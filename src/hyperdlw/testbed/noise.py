@@ -37,19 +37,11 @@ from numpy.typing import NDArray
 
 from ..errors import BadInput, BadOption
 from ..io import Entry, Registry
-from .noise_blocks import COLUMNS as COLUMNS
-from .noise_blocks import F32, Pair
-from .noise_blocks import OFFSET as OFFSET
-from .noise_blocks import RADIUS as RADIUS
-from .noise_blocks import RATIO as RATIO
-from .noise_blocks import SIGMA as SIGMA
+from .noise_blocks import F32, Pair, draw_band_sigma, draw_bump_sigma
 from .noise_blocks import Noisy as Noisy
 from .noise_blocks import Truth as Truth
 from .noise_blocks import add_gaussian as add_gaussian
-from .noise_blocks import affected_bands as affected_bands
 from .noise_blocks import dead_columns as dead_columns
-from .noise_blocks import draw_band_sigma as draw_band_sigma
-from .noise_blocks import draw_bump_sigma as draw_bump_sigma
 from .noise_blocks import gaussian as gaussian
 from .noise_blocks import impulses as impulses
 from .noise_blocks import spatial_gaussian as spatial_gaussian
