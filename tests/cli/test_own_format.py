@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
+from outside import Package
 
 from hyperdlw import io
 from hyperdlw.errors import BadOption
-from hyperdlw.io import scan_entry_points
 from hyperdlw.pipeline import plan
 
 OUTSIDE = '''
@@ -54,27 +55,21 @@ class Plain(Format):
 
 
 @pytest.fixture
-def install(tmp_path_factory, monkeypatch):
-    """Make a package with an entry point known to this process."""
+def install(tmp_path_factory):
+    """Make the package known to this process, with the given entry point."""
+    with ExitStack() as stack:
 
-    def made(source: str, point: str) -> None:
-        folder = tmp_path_factory.mktemp("outside")
-        (folder / "their_format.py").write_text(source)
-        info = folder / "their_format-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their_format\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[hyperdlw.formats]\n{point}\n")
-        monkeypatch.syspath_prepend(folder)
-        monkeypatch.delitem(__import__("sys").modules, "their_format", raising=False)
-        scan_entry_points.cache_clear()
+        def made(name: str, target: str) -> None:
+            folder = tmp_path_factory.mktemp("outside")
+            points = {"hyperdlw.formats": {name: target}}
+            package = Package(folder, {"their_format": OUTSIDE}, points)
+            stack.enter_context(package.installed())
 
-    yield made
-    monkeypatch.undo()
-    scan_entry_points.cache_clear()
+        yield made
 
 
 def test_an_outside_format_from_the_command_line(hyperdlw, install, noisy, tmp_path, monkeypatch):
-    install(OUTSIDE, "plain = their_format:Plain")
+    install("plain", "their_format:Plain")
     scene = io.open_cube(noisy)
     waves = np.linspace(400.0, 900.0, scene.bands)
     source = tmp_path / "scene.plain"
@@ -101,8 +96,8 @@ def test_an_outside_format_from_the_command_line(hyperdlw, install, noisy, tmp_p
     np.testing.assert_allclose(strips.data, whole.data, atol=1e-5)
 
 
-@pytest.mark.parametrize("point", ["other = their_format:Plain", "plain = their_format:json"])
-def test_a_wrong_entry_point_is_named(install, noisy, point):
-    install(OUTSIDE, point)
+@pytest.mark.parametrize("name", ["other", "plain"])
+def test_a_wrong_entry_point_is_named(install, noisy, name):
+    install(name, "their_format:Plain" if name == "other" else "their_format:json")
     with pytest.raises(BadOption, match="mend or remove that package"):
         io.open_cube(noisy)

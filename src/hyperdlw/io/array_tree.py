@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..cube import AXES, Encoding, to_nanometres
-from ..errors import BadFile, unknown_name
-from .checks import check_cube, is_real
+from ..errors import BadFile
+from .checks import is_real
 from .metadata import fit_metadata, parse_metadata, simplify_value
-from .named_arrays import SeveralCubes, Variable, format_variables, insert_band
-from .reader import CubeReader, FileFacts, ReadOptions, ReadWindow, build_reader
+from .named_arrays import Variable, choose_variable, insert_band
+from .reader import CubeReader, FileFacts, ReadOptions, ReadWindow, Stored, build_reader
 
 CENTRES = re.compile(r"wavelength|(^|_)wl(s)?($|_)|band_?cent|centre?r?s?$|lambda|^list_cw_[a-z]+$")
 NO_CENTRES = re.compile(r"good|bad|fwhm|flag|uncert|unit|error|index|width")
@@ -51,7 +50,7 @@ class Node:
     """One array of the tree."""
 
     variable: Variable
-    load: Callable[[], NDArray[np.generic]] = field(repr=False)
+    load: Callable[[], Stored] = field(repr=False)
     attributes: Mapping[str, object] = field(default_factory=dict)
     dimensions: tuple[str, ...] = ()
 
@@ -82,27 +81,15 @@ def choose_array(tree: Tree, key: str | None, notes: list[str]) -> str:
     variables = tree.variables
     if key is not None:
         name = key.strip("/")
-        if name not in variables:
-            ends = [n for n in variables if n.endswith("/" + name)]
-            if len(ends) != 1:
-                raise unknown_name(f"variable in {tree.path}", key, variables)
-            name = ends[0]
-        check_cube(f"{name} in {tree.path}", variables[name].shape, variables[name].dtype)
-        return name
+        ends = [n for n in variables if n.endswith("/" + name)]
+        name = ends[0] if name not in variables and len(ends) == 1 else name
+        return choose_variable(tree.path, variables, name)
     found = {name: v for name, v in variables.items() if v.is_candidate}
-    if "cube" in found:
-        return "cube"
-    if not found:
-        held = f"only {format_variables(variables)}" if variables else "it is empty"
-        raise BadFile(f"{tree.path} holds no 3-D array of real numbers, {held}; check the file")
+    if "cube" in found or not found:
+        return choose_variable(tree.path, variables, None)
     largest = max(math.prod(v.shape) for v in found.values())
     large = {n: v for n, v in found.items() if math.prod(v.shape) > SMALL * largest} or found
-    if len(large) > 1:
-        raise SeveralCubes(
-            f"{tree.path} holds several cubes ({format_variables(large)}); choose one with --key"
-        )
-    (name,) = large
-    check_cube(f"{name} in {tree.path}", large[name].shape, large[name].dtype)
+    name = choose_variable(tree.path, large, None)
     if len(found) > 1:
         others = ", ".join(n for n in found if n != name)
         notes.append(f"the largest array, {name}, was taken (there are also {others[:200]})")
@@ -110,48 +97,55 @@ def choose_array(tree: Tree, key: str | None, notes: list[str]) -> str:
 
 
 @dataclass(frozen=True)
-class List:
-    """A list of numbers found somewhere in the tree, as text."""
+class NumberList:
+    """A list of numbers found somewhere in the tree, as text; ``steps`` away from the cube."""
 
     name: str
     texts: list[str]
     units: str | None
+    steps: int
 
 
-def find_lists(tree: Tree, cube: str, wanted: re.Pattern[str], lengths: set[int]) -> list[List]:
+def _make_list(name: str, values: Stored, units: object, steps: int) -> NumberList:
+    said = simplify_value(units)
+    # str() of a float32 is its shortest form: 400.1 and not 400.1000061.
+    texts = [str(v) if values.dtype.kind == "f" else str(int(v)) for v in values.reshape(-1)]
+    return NumberList(name, texts, said if isinstance(said, str) else None, steps)
+
+
+def find_lists(
+    tree: Tree, cube: str, wanted: re.Pattern[str], lengths: set[int]
+) -> list[NumberList]:
     """Lists whose name and length fit, the ones nearest to the cube first."""
-    found: list[tuple[int, List]] = []
+    found: list[NumberList] = []
     for name, node in tree.nodes.items():
         last = name.rpartition("/")[2].lower()
-        if name == cube or not _fits(last, wanted) or node.length not in lengths:
+        if name == cube or not _matches_name(last, wanted) or node.length not in lengths:
             continue
-        values = np.asarray(node.load()).reshape(-1)
-        units = simplify_value(node.attributes.get("units", node.attributes.get("Units")))
-        found.append((_distance(name, cube), List(name, _texts(values), _text(units))))
+        units = node.attributes.get("units", node.attributes.get("Units"))
+        found.append(_make_list(name, node.load(), units, _count_steps(name, cube)))
     holders = {cube: tree.nodes[cube].attributes, **tree.groups}
     for holder, attributes in holders.items():
         if holder and not (cube == holder or cube.startswith(holder + "/")):
             continue
         for key, value in attributes.items():
             values = np.asarray(value) if not isinstance(value, str | bytes) else np.zeros(0)
-            if not _fits(key.lower(), wanted) or values.dtype.kind not in "buif":
+            if not _matches_name(key.lower(), wanted) or values.dtype.kind not in "buif":
                 continue
             if values.size in lengths and values.ndim > 0:
-                units = simplify_value(
-                    attributes.get(f"{key}_units", attributes.get("wavelength_units"))
-                )
-                where = _distance(f"{holder}/{key}", cube)
-                found.append((where, List(f"{holder}@{key}", _texts(values), _text(units))))
-    return [entry for _, entry in sorted(found, key=lambda pair: pair[0])]
+                units = attributes.get(f"{key}_units", attributes.get("wavelength_units"))
+                steps = _count_steps(f"{holder}/{key}", cube)
+                found.append(_make_list(f"{holder}@{key}", values, units, steps))
+    return sorted(found, key=lambda entry: entry.steps)
 
 
-def _fits(name: str, wanted: re.Pattern[str]) -> bool:
+def _matches_name(name: str, wanted: re.Pattern[str]) -> bool:
     if wanted is CENTRES and NO_CENTRES.search(name):
         return False
     return wanted.search(name) is not None
 
 
-def _distance(name: str, cube: str) -> int:
+def _count_steps(name: str, cube: str) -> int:
     """Steps from one place in the tree to another."""
     a, b = name.split("/"), cube.split("/")
     shared = 0
@@ -160,18 +154,7 @@ def _distance(name: str, cube: str) -> int:
     return len(a) + len(b) - 2 * shared
 
 
-def _texts(values: NDArray[np.generic]) -> list[str]:
-    # str() of a float32 is its shortest form: 400.1 and not 400.1000061.
-    return [
-        str(value) if values.dtype.kind == "f" else str(int(value)) for value in values.reshape(-1)
-    ]
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def find_band_axis(tree: Tree, cube: str, axes: str | None) -> tuple[str, list[List]]:
+def find_band_axis(tree: Tree, cube: str, axes: str | None) -> tuple[str, list[NumberList]]:
     """The stored order of the axes, and the lists of wavelengths that agree with it."""
     node = tree.nodes[cube]
     shape = node.variable.shape
@@ -221,7 +204,7 @@ def open_tree(
     order, centres = find_band_axis(tree, name, options.axes)
     stored = insert_band(node.variable.shape, order)
     bands, rows, cols = (stored[order.index(a)] for a in AXES)
-    said = FileFacts(metadata=_metadata(tree, name, bands, notes))
+    said = FileFacts(metadata=_read_metadata(tree, name, bands, notes))
     said.metadata["stored_ndim"] = len(node.variable.shape)
     if centres:
         said.wavelengths = to_nanometres(centres[0].texts, centres[0].units, notes)
@@ -241,8 +224,8 @@ def open_tree(
     if waves is not None and (waves <= 0).any():
         notes.append(f"{int((waves <= 0).sum())} bands have the wavelength 0 and were marked bad")
         said.good_bands = (waves > 0) & (True if said.good_bands is None else said.good_bands)
-    said.scale, said.offset = _scale(node, notes)
-    said.nodata, word = _fill(node)
+    said.scale, said.offset = _read_scale(node, notes)
+    said.nodata, word = _read_fill(node)
     said.nodata_from = f"'{word}' of {name}"
     said.notes = [n for n in notes if not (name == "cube" and " are from " in n)]
     dtype = np.dtype(node.variable.dtype).name
@@ -252,17 +235,17 @@ def open_tree(
     )
 
 
-def _number(value: object) -> float | None:
+def _read_number(value: object) -> float | None:
     array = np.asarray(value)
     if array.dtype.kind not in "buif" or array.size != 1:
         return None
     return float(array.reshape(-1)[0])
 
 
-def _scale(node: Node, notes: list[str]) -> tuple[float, float]:
+def _read_scale(node: Node, notes: list[str]) -> tuple[float, float]:
     """value = stored * scale_factor + add_offset (CF), or stored / Scale_Factor (NEON)."""
     words = {"scale_factor": 1.0, "add_offset": 0.0, "Scale_Factor": 1.0}
-    said = [_number(node.attributes.get(word, default)) for word, default in words.items()]
+    said = [_read_number(node.attributes.get(word, default)) for word, default in words.items()]
     factor, offset, divisor = (math.nan if value is None else value for value in said)
     if not all(map(math.isfinite, (factor, offset, divisor))) or 0.0 in (factor, divisor):
         notes.append("the scale is 0 or no number and was not used")
@@ -270,15 +253,15 @@ def _scale(node: Node, notes: list[str]) -> tuple[float, float]:
     return factor / divisor, offset
 
 
-def _fill(node: Node) -> tuple[float | None, str | None]:
+def _read_fill(node: Node) -> tuple[float | None, str | None]:
     for name in FILL:
-        value = _number(node.attributes[name]) if name in node.attributes else None
+        value = _read_number(node.attributes[name]) if name in node.attributes else None
         if value is not None:
             return value, name
     return None, None
 
 
-def _metadata(tree: Tree, cube: str, bands: int, notes: list[str]) -> dict[str, Any]:
+def _read_metadata(tree: Tree, cube: str, bands: int, notes: list[str]) -> dict[str, Any]:
     """What hyperdlw stored, or else the attributes of the root and of the cube."""
     own = tree.nodes.get("metadata")
     stored = simplify_value(tree.groups.get("", {}).get("metadata"))

@@ -20,14 +20,13 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..cube import AXES, Encoding
 from ..errors import BadFile, BadOption
 from .atomic import atomic, check_output
 from .checks import explain_errors
 from .named_arrays import DEFAULT_AXES, Variable
-from .reader import CubeReader, Described, Index, ReadOptions
+from .reader import CubeReader, Described, Index, ReadOptions, Stored
 from .registry import Entry, Registry
 from .writer import WriteWindow
 
@@ -107,9 +106,7 @@ class Format:
         """A temporary file or folder that becomes the output at the end."""
         return atomic(path, overwrite=overwrite, directory=self.is_folder)
 
-    def write(
-        self, cube: Described, path: Path, stored: NDArray[np.generic], encoding: Encoding
-    ) -> None:
+    def write(self, cube: Described, path: Path, stored: Stored, encoding: Encoding) -> None:
         """Write a whole cube; the default goes through :meth:`open_writer`.
 
         Args:
@@ -153,7 +150,7 @@ def _collect_windows(
 ) -> Iterator[WriteWindow]:
     held = np.zeros(like.shape, encoding.dtype)
 
-    def put(bands: Index, rows: slice, cols: slice, stored: NDArray[np.generic]) -> None:
+    def put(bands: Index, rows: slice, cols: slice, stored: Stored) -> None:
         held[bands, rows, cols] = stored
 
     yield put
@@ -226,7 +223,7 @@ def find_format(path: str | os.PathLike[str], options: ReadOptions) -> tuple[Pat
     form = form or find_by_ending(place)
     if form is None:
         raise BadFile(
-            f"{path} is of no format hyperdlw can read ({_endings()}, folder of PNG bands)"
+            f"{path} is of no format hyperdlw can read ({_list_endings()}, folder of PNG bands)"
         )
     if options.key is not None and not form.has_keys:
         raise BadOption(f"{path} holds one image, no variables; leave out --key")
@@ -254,7 +251,7 @@ def choose_format(path: str | os.PathLike[str], encoding: Encoding) -> Format:
         if form.optional_ending and encoding.format == form.name:
             return form
     raise BadOption(
-        f"the ending of {path} names no format; use {_endings()}, or end it in '/' for a folder "
+        f"the ending of {path} names no format; use {_list_endings()}, or end it in '/' for a folder "
         "of PNG bands"
     )
 
@@ -277,5 +274,5 @@ def check_fits(path: str | os.PathLike[str], form: Format, encoding: Encoding, b
         )
 
 
-def _endings() -> str:
+def _list_endings() -> str:
     return ", ".join(s for form in list_formats() for s in form.suffixes)

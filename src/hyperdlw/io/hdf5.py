@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..cube import AXES, Encoding
 from ..errors import BadFile
@@ -18,7 +17,7 @@ from .formats import FLOATS, INTEGERS, Format
 from .metadata import carry_metadata, format_metadata
 from .named_arrays import Variable
 from .pictures import fit_nodata
-from .reader import CubeReader, Described, Index, ReadOptions, ReadWindow
+from .reader import CubeReader, Described, Index, ReadOptions, ReadWindow, Stored
 from .writer import WriteWindow
 
 if TYPE_CHECKING:
@@ -159,7 +158,7 @@ def _make_node(path: Path, where: str, item: h5py.Dataset) -> Node:
     text = h5py.check_string_dtype(item.dtype) is not None
     kind = "str" if text else "object" if item.dtype.kind in "OV" else item.dtype.name
 
-    def load() -> NDArray[np.generic]:
+    def load() -> Stored:
         check_readable(path, where, item)
         check_promise(f"{where} in {path}", item.nbytes, item.id.get_storage_size())
         return np.asarray(item.asstr()[()] if text else item[()])
@@ -194,23 +193,19 @@ def slice_windows(path: Path, item: Any, axes: str) -> ReadWindow:
     """Windows of an array that slices as NumPy's do, with band numbers in rising order."""
     order = tuple(axes.index(a) for a in AXES)
     flat = len(item.shape) == 2
+    letters = axes.replace("b", "") if flat else axes
 
-    def window(bands: Index, rows: slice, cols: slice) -> NDArray[np.generic]:
+    def window(bands: Index, rows: slice, cols: slice) -> Stored:
+        index, back = bands, bands if flat else slice(None)
+        if not flat and not isinstance(bands, slice):
+            index = slice(min(bands), max(bands) + 1) if bands else slice(0, 0)
+            back = [b - min(bands) for b in bands]
+        each = {"b": index, "r": rows, "c": cols}
         with explain_errors(path):
-            if flat:
-                letters = axes.replace("b", "")
-                cut = np.asarray(item[tuple({"r": rows, "c": cols}[a] for a in letters)])
-                plane = cut if letters == "rc" else cut.T
-                return np.asarray(plane[None][bands])
-            index = bands
-            if not isinstance(bands, slice):
-                index = slice(min(bands), max(bands) + 1) if bands else slice(0, 0)
-            each = {"b": index, "r": rows, "c": cols}
-            cut = np.asarray(item[tuple(each[a] for a in axes)])
-            native = cut.astype(cut.dtype.newbyteorder("="), copy=False).transpose(order)
-            if isinstance(bands, slice):
-                return native
-            return np.asarray(native[[b - min(bands) for b in bands]])
+            cut = np.asarray(item[tuple(each[a] for a in letters)])
+            laid = np.expand_dims(cut, axes.index("b")) if flat else cut
+            native = laid.astype(cut.dtype.newbyteorder("="), copy=False).transpose(order)
+            return np.asarray(native[back])
 
     return window
 
@@ -235,7 +230,7 @@ def write_windows(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Wr
         item = file.create_dataset("cube", shape, encoding.dtype, **options)
         write_description(file, item, like, encoding)
 
-        def put(bands: Index, rows: slice, cols: slice, stored: NDArray[np.generic]) -> None:
+        def put(bands: Index, rows: slice, cols: slice, stored: Stored) -> None:
             if not isinstance(bands, slice):
                 for i, band in enumerate(bands):
                     put(slice(band, band + 1), rows, cols, stored[i : i + 1])
@@ -261,15 +256,12 @@ def write_description(
         fits = fit_nodata(encoding) is not None and item.dtype.kind != "b"
         item.attrs["_FillValue"] = item.dtype.type(fill) if fits else np.float64(fill)
     if like.wavelengths is not None:
-        _write_list(file, "wavelengths", like.wavelengths, "nm")
+        file.create_dataset("wavelengths", data=like.wavelengths).attrs["units"] = "nm"
     if "fwhm" in meta:
-        _write_list(file, "fwhm", np.asarray(meta["fwhm"], np.float64), "nm")
+        widths = np.asarray(meta["fwhm"], np.float64)
+        file.create_dataset("fwhm", data=widths).attrs["units"] = "nm"
     if not like.good_bands.all():
         file.create_dataset("good_bands", data=like.good_bands.astype(np.uint8))
     text = format_metadata(like)
     if text is not None:  # a variable: attributes have 64 kB at most
         file.create_dataset("metadata", data=text)
-
-
-def _write_list(file: h5py.File, name: str, values: NDArray[np.generic], units: str) -> None:
-    file.create_dataset(name, data=values).attrs["units"] = units

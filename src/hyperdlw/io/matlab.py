@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..cube import Encoding
 from ..errors import BadFile
 from .checks import check_promise, explain_errors
 from .formats import FLOATS, INTEGERS, Format
 from .named_arrays import Load, Variable, make_variables, open_named
-from .reader import CubeReader, Described, ReadOptions
+from .reader import CubeReader, Described, ReadOptions, Stored
 
 if TYPE_CHECKING:
     import h5py
@@ -66,9 +65,7 @@ class Mat5(Format):
         found, elements = list_elements(path)
         return open_named(path, found, load_elements(path, elements), self.name, options)
 
-    def write(
-        self, cube: Described, path: Path, stored: NDArray[np.generic], encoding: Encoding
-    ) -> None:
+    def write(self, cube: Described, path: Path, stored: Stored, encoding: Encoding) -> None:
         from scipy.io import savemat
 
         key = encoding.key or ""
@@ -105,9 +102,7 @@ class Mat73(Format):
     def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         return open_named(path, list_datasets(path), load_datasets(path), self.name, options)
 
-    def write(
-        self, cube: Described, path: Path, stored: NDArray[np.generic], encoding: Encoding
-    ) -> None:
+    def write(self, cube: Described, path: Path, stored: Stored, encoding: Encoding) -> None:
         write_variables(path, make_variables(cube, stored, encoding, encoding.key or "cube"))
 
 
@@ -232,7 +227,7 @@ def list_elements(path: Path) -> tuple[dict[str, Variable], dict[str, Element]]:
 def load_elements(path: Path, elements: dict[str, Element]) -> Load:
     """A function that reads one variable."""
 
-    def load(name: str) -> NDArray[np.generic]:
+    def load(name: str) -> Stored:
         element = elements[name]
         with explain_errors(path), open(path, "rb") as file:
             read = enter_element(file, element)
@@ -283,13 +278,13 @@ def load_datasets(path: Path) -> Load:
     """A function that reads one variable."""
     import h5py
 
-    def load(name: str) -> NDArray[np.generic]:
+    def load(name: str) -> Stored:
         with explain_errors(path), h5py.File(path, "r") as file:
             item = file[name]
             if item.is_virtual or item.external:
                 raise BadFile(f"{name} in {path} lies in another file; save it in one file")
             check_promise(f"{name} in {path}", item.nbytes, item.id.get_storage_size())
-            array: NDArray[np.generic] = item[()]
+            array: Stored = item[()]
             if _read_class(item) == "char":
                 return np.array("".join(chr(int(code)) for code in array.reshape(-1)))
             return np.asarray(array).T
@@ -309,7 +304,7 @@ def _name_type(dtype: np.dtype[np.generic]) -> str:
     return "reference" if dtype.kind == "O" else dtype.name
 
 
-def write_variables(path: Path, variables: Mapping[str, NDArray[np.generic]]) -> None:
+def write_variables(path: Path, variables: Mapping[str, Stored]) -> None:
     """Write variables as MATLAB would with ``save -v7.3``.
 
     Args:

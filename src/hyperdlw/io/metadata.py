@@ -88,36 +88,36 @@ def fit_metadata(found: Mapping[str, object], bands: int, notes: list[str]) -> d
     return out
 
 
-def _number(value: object) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _numbers(value: object, count: int) -> bool:
-    return isinstance(value, tuple) and len(value) == count and all(map(_number, value))
+def _are_numbers(value: object, count: int) -> bool:
+    return isinstance(value, tuple) and len(value) == count and all(map(_is_number, value))
 
 
-def _texts(value: object) -> bool:
+def _are_texts(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
 
 
-def _domains(value: object) -> bool:
-    return isinstance(value, dict) and all(map(_texts, value.values()))
+def _are_domains(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_are_texts, value.values()))
 
 
 _FORMS: dict[str, Callable[[object, int], bool]] = {
-    "fwhm": _numbers,
-    "band_scales": _numbers,
-    "band_offsets": _numbers,
+    "fwhm": _are_numbers,
+    "band_scales": _are_numbers,
+    "band_offsets": _are_numbers,
     "band_names": lambda v, n: (
         isinstance(v, tuple) and len(v) == n and all(isinstance(x, str) for x in v)
     ),
     "crs": lambda v, n: isinstance(v, str),
     "gcps_crs": lambda v, n: isinstance(v, str),
-    "transform": lambda v, n: _numbers(v, 6),
-    "gcps": lambda v, n: isinstance(v, tuple) and all(_numbers(p, 5) for p in v),
-    "tags": lambda v, n: _domains(v),
-    "band_tags": lambda v, n: isinstance(v, tuple) and len(v) == n and all(map(_domains, v)),
-    "envi": lambda v, n: _texts(v),
+    "transform": lambda v, n: _are_numbers(v, 6),
+    "gcps": lambda v, n: isinstance(v, tuple) and all(_are_numbers(p, 5) for p in v),
+    "tags": lambda v, n: _are_domains(v),
+    "band_tags": lambda v, n: isinstance(v, tuple) and len(v) == n and all(map(_are_domains, v)),
+    "envi": lambda v, n: _are_texts(v),
     "nodata_is_nan": lambda v, n: isinstance(v, bool),
 }
 
@@ -149,22 +149,19 @@ def list_items(header: Described) -> dict[str, str]:
         "gcps": "ground control points",
         "band_scales": "scale and offset per band",
         "description": "description",
+        "tags": "GDAL tags",
+        "attributes": "file attributes",
     }
     for key, words in names.items():
         if key in meta:
             found[key] = words
-    if "tags" in meta:
-        found["tags"] = "GDAL tags"
-    if "attributes" in meta:
-        found["attributes"] = "file attributes"
     others = [key for key in meta.get("envi", {}) if key not in ENVI_KEYS]
     if others:
         shown = ", ".join(others[:8]) + (", ..." if len(others) > 8 else "")
         found["envi"] = f"other header keys ({shown})"
     if any(meta.get("band_tags", ())):
         found["band_tags"] = "GDAL tags of the bands"
-    known = {*names, "tags", "attributes", "envi", "band_tags", "nodata_is_nan"}
-    known |= {"band_offsets", "gcps_crs"}
+    known = {*names, "envi", "band_tags", "nodata_is_nan", "band_offsets", "gcps_crs"}
     for key in meta.keys() - known:
         found[key] = f"metadata '{key}'"
     return found

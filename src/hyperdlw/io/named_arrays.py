@@ -14,7 +14,15 @@ from ..cube import AXES, Encoding, Metadata
 from ..errors import BadFile, unknown_name
 from .checks import check_cube, is_real
 from .metadata import format_metadata, parse_metadata
-from .reader import CubeReader, Described, FileFacts, ReadOptions, build_reader, load_windows
+from .reader import (
+    CubeReader,
+    Described,
+    FileFacts,
+    ReadOptions,
+    Stored,
+    build_reader,
+    load_windows,
+)
 
 DEFAULT_AXES = "rcb"
 NEIGHBOURS = ("wavelengths", "good_bands", "scale", "offset", "nodata", "axes", "metadata")
@@ -52,7 +60,7 @@ def insert_band(shape: tuple[int, ...], axes: str) -> tuple[int, ...]:
     return (*shape[:at], 1, *shape[at:])
 
 
-Load = Callable[[str], NDArray[np.generic]]
+Load = Callable[[str], Stored]
 
 
 def choose_variable(path: Path, variables: Mapping[str, Variable], key: str | None) -> str:
@@ -183,7 +191,7 @@ def open_named(
     shape = insert_band(promised.shape, axes)
     order = tuple(axes.index(a) for a in AXES)
 
-    def stored() -> NDArray[np.generic]:
+    def stored() -> Stored:
         array = load(name)
         check_cube(f"{name} in {path}", array.shape, array.dtype.name)
         if (array.shape, array.dtype.name) != (promised.shape, promised.dtype):
@@ -200,8 +208,8 @@ def open_named(
 
 
 def make_variables(
-    cube: Described, stored: NDArray[np.generic], encoding: Encoding, name: str
-) -> dict[str, NDArray[np.generic]]:
+    cube: Described, stored: Stored, encoding: Encoding, name: str
+) -> dict[str, Stored]:
     """The variables to write: the cube first, then those neighbours that say something.
 
     Args:
@@ -210,7 +218,7 @@ def make_variables(
         encoding: how it is stored.
         name: the cube's variable name; a neighbour's name is not allowed to hide it.
     """
-    out: dict[str, NDArray[np.generic]] = {"cube" if name in NEIGHBOURS else name: stored}
+    out: dict[str, Stored] = {"cube" if name in NEIGHBOURS else name: stored}
     if cube.wavelengths is not None:
         out["wavelengths"] = cube.wavelengths
     if not cube.good_bands.all():

@@ -12,14 +12,13 @@ from typing import IO
 
 import numpy as np
 from numpy.lib import format as npformat
-from numpy.typing import NDArray
 
 from ..cube import AXES, Encoding
 from ..errors import BadFile
 from .checks import check_cube, check_promise, count_bytes, explain_errors, format_size
 from .formats import Format
 from .named_arrays import DEFAULT_AXES, Load, Variable, insert_band, make_variables, open_named
-from .reader import CubeReader, Described, FileFacts, ReadOptions, build_reader, map_windows
+from .reader import CubeReader, Described, FileFacts, ReadOptions, Stored, build_reader, map_windows
 from .writer import WriteWindow, write_mapped
 
 MAGIC = b"\x93NUMPY"
@@ -58,9 +57,7 @@ class Npy(Format):
         npformat.write_array_header_1_0(head, facts)
         return write_mapped(path, head.getvalue(), like.shape, dtype, encoding.axes)
 
-    def write(
-        self, cube: Described, path: Path, stored: NDArray[np.generic], encoding: Encoding
-    ) -> None:
+    def write(self, cube: Described, path: Path, stored: Stored, encoding: Encoding) -> None:
         with open(path, "wb") as file:
             np.save(file, stored, allow_pickle=False)
 
@@ -86,9 +83,7 @@ class Npz(Format):
         load = _load_members(path, entries)
         return open_named(path, variables, load, self.name, options, {"compressed": packed})
 
-    def write(
-        self, cube: Described, path: Path, stored: NDArray[np.generic], encoding: Encoding
-    ) -> None:
+    def write(self, cube: Described, path: Path, stored: Stored, encoding: Encoding) -> None:
         key = encoding.key or ""
         name = key if re.fullmatch(r"\w[\w .-]*", key) else "cube"
         packed = cube.metadata.get("compressed", False)
@@ -171,11 +166,11 @@ def _list_members(path: Path) -> tuple[dict[str, Variable], dict[str, zipfile.Zi
 def _load_members(path: Path, entries: Mapping[str, zipfile.ZipInfo]) -> Load:
     """A function that reads one member."""
 
-    def load(name: str) -> NDArray[np.generic]:
+    def load(name: str) -> Stored:
         entry = entries[name]
         check_promise(f"{name} in {path}", entry.file_size, entry.compress_size)
         with explain_errors(path), zipfile.ZipFile(path) as archive, archive.open(entry) as file:
-            array: NDArray[np.generic] = npformat.read_array(file, allow_pickle=False)
+            array: Stored = npformat.read_array(file, allow_pickle=False)
             # The check sum is compared when the end is reached, one byte further.
             if file.read(1):
                 raise ValueError("bytes left over")

@@ -42,7 +42,7 @@ def open_cube(
     (6, 20, 24)
     """
     with open_reader(path, key=key, axes=axes, nodata=nodata) as source:
-        return source.cube()
+        return source.read_cube()
 
 
 def open_reader(

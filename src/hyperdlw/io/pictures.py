@@ -25,6 +25,7 @@ from .reader import (
     Index,
     ReadOptions,
     ReadWindow,
+    Stored,
     build_reader,
     load_windows,
 )
@@ -70,12 +71,14 @@ def open_gdal(path: Path, driver: str) -> Iterator[DatasetReader]:
         yield picture
 
 
-def list_channels(picture: DatasetReader) -> tuple[list[int], list[str]]:
+def list_channels(path: Path, picture: DatasetReader) -> tuple[list[int], list[str]]:
     """Numbers of the channels that are bands, and a note for one that is not."""
     from rasterio.enums import ColorInterp
 
     kinds = picture.colorinterp
     bands = [i for i, kind in enumerate(kinds, 1) if kind != ColorInterp.alpha]
+    if not bands:
+        raise BadFile(f"{path} has nothing but an alpha channel; there is nothing to read")
     return bands, ["the alpha channel was dropped"] if len(bands) < len(kinds) else []
 
 
@@ -113,7 +116,7 @@ def _read_windows(picture: DatasetReader, path: Path, bands: list[int]) -> ReadW
     lock = threading.Lock()  # a GDAL dataset belongs to one thread at a time
     dtype = picture.dtypes[0] if table is None else "uint8"
 
-    def window(index: Index, rows: slice, cols: slice) -> NDArray[np.generic]:
+    def window(index: Index, rows: slice, cols: slice) -> Stored:
         height, width = rows.stop - rows.start, cols.stop - cols.start
         count = len(bands) if table is None else 3
         chosen = list(range(count))[index] if isinstance(index, slice) else index
@@ -145,9 +148,7 @@ def open_picture(
     stack = ExitStack()
     with stack:
         picture = stack.enter_context(open_gdal(path, driver))
-        bands, notes = list_channels(picture)
-        if not bands:
-            raise BadFile(f"{path} has nothing but an alpha channel; there is nothing to read")
+        bands, notes = list_channels(path, picture)
         facts = _read_facts(picture, bands, notes)
         if describe is not None:
             describe(picture, bands, facts)
@@ -170,7 +171,7 @@ def open_picture(
         return made
 
 
-def read_pixels(path: Path, driver: str) -> NDArray[np.generic]:
+def read_pixels(path: Path, driver: str) -> Stored:
     """All bands (band, row, col) of a picture.
 
     Args:
@@ -178,9 +179,7 @@ def read_pixels(path: Path, driver: str) -> NDArray[np.generic]:
         driver: GDAL's name of the format.
     """
     with open_gdal(path, driver) as picture:
-        bands, _ = list_channels(picture)
-        if not bands:
-            raise BadFile(f"{path} has nothing but an alpha channel; there is nothing to read")
+        bands, _ = list_channels(path, picture)
         everything = slice(None), slice(0, picture.height), slice(0, picture.width)
         return _read_windows(picture, path, bands)(*everything)
 
@@ -197,7 +196,7 @@ def fit_nodata(encoding: Encoding) -> float | None:
 def write_picture(
     path: Path,
     driver: str,
-    stored: NDArray[np.generic],
+    stored: Stored,
     nodata: float | None = None,
     prepare: Callable[[DatasetWriter], None] | None = None,
     **options: object,
@@ -246,9 +245,7 @@ class Png(Format):
     def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         return open_picture(path, "PNG", self.name, options)
 
-    def write(
-        self, cube: Described, path: Path, stored: NDArray[np.generic], encoding: Encoding
-    ) -> None:
+    def write(self, cube: Described, path: Path, stored: Stored, encoding: Encoding) -> None:
         write_picture(path, "PNG", stored)
 
 
@@ -299,9 +296,7 @@ class PngFolder(Format):
         if not only_bands:
             raise OutputExists(f"{path} holds other files than PNG bands; choose a new folder")
 
-    def write(
-        self, cube: Described, path: Path, stored: NDArray[np.generic], encoding: Encoding
-    ) -> None:
+    def write(self, cube: Described, path: Path, stored: Stored, encoding: Encoding) -> None:
         """Fill the folder, with the names the bands came with if there are as many."""
         names = [Path(name).name for name in cube.metadata.get("files", ())]
         if len(set(names)) != len(stored):
@@ -335,7 +330,7 @@ def list_bands(path: Path) -> list[Path]:
     return sorted(files, key=lambda entry: split_numbers(entry.name))
 
 
-def read_band(path: Path) -> NDArray[np.generic]:
+def read_band(path: Path) -> Stored:
     """One band; a gray picture saved as colour (some CAVE scenes) still counts as one."""
     stored = read_pixels(path, "PNG")
     if any(not np.array_equal(stored[0], channel) for channel in stored[1:]):
@@ -343,7 +338,7 @@ def read_band(path: Path) -> NDArray[np.generic]:
     return np.asarray(stored[0])
 
 
-def read_bands(files: list[Path]) -> NDArray[np.generic]:
+def read_bands(files: list[Path]) -> Stored:
     """All bands (band, row, col), which must be alike."""
     first = read_band(files[0])
     bands = [first]
@@ -358,5 +353,5 @@ def read_bands(files: list[Path]) -> NDArray[np.generic]:
     return np.stack(bands)
 
 
-def _describe(band: NDArray[np.generic]) -> str:
+def _describe(band: Stored) -> str:
     return f"{band.shape[0]}x{band.shape[1]} {band.dtype.name}"

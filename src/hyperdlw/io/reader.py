@@ -28,7 +28,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,9 @@ BLOCK = 2**24
 
 Bands = slice | Sequence[int] | None
 Index = slice | list[int]
-ReadWindow = Callable[[Index, slice, slice], NDArray[np.generic]]
+Stored: TypeAlias = NDArray[np.generic]
+"""Numbers as a file stores them."""
+ReadWindow = Callable[[Index, slice, slice], Stored]
 """Reads stored numbers: (bands, rows, columns) -> array (band, row, col)."""
 
 
@@ -159,7 +161,7 @@ class CubeReader:
 
     def read_stored(
         self, rows: slice = slice(None), cols: slice = slice(None), bands: Bands = None
-    ) -> NDArray[np.generic]:
+    ) -> Stored:
         """The numbers of a window as they are stored, (band, row, col)."""
         which = clip_window(self.shape, rows, cols, bands)
         return np.asarray(self.window(*which))
@@ -176,7 +178,7 @@ class CubeReader:
         values, valid = decode(self.read_stored(rows, cols, bands), self.encoding)
         return np.ascontiguousarray(values), np.ascontiguousarray(valid)
 
-    def cube(self) -> Cube:
+    def read_cube(self) -> Cube:
         """The whole cube in memory."""
         if self.stored_bytes is not None:
             check_promise(self.path, self.nbytes, self.stored_bytes)
@@ -254,16 +256,16 @@ def build_reader(
     return CubeReader(path, shape, encoding, window, facts.wavelengths, good, metadata)
 
 
-def load_windows(load: Callable[[], NDArray[np.generic]]) -> ReadWindow:
+def load_windows(load: Callable[[], Stored]) -> ReadWindow:
     """A window function for a format that has to be read whole: once, at the first window.
 
     Args:
         load: reads everything as (band, row, col).
     """
-    held: list[NDArray[np.generic]] = []
+    held: list[Stored] = []
     lock = threading.Lock()
 
-    def window(bands: Index, rows: slice, cols: slice) -> NDArray[np.generic]:
+    def window(bands: Index, rows: slice, cols: slice) -> Stored:
         with lock:
             if not held:
                 held.append(load())
@@ -281,8 +283,8 @@ def map_windows(
     """
     order = tuple(axes.index(a) for a in AXES)
 
-    def window(bands: Index, rows: slice, cols: slice) -> NDArray[np.generic]:
-        array: NDArray[np.generic] = np.memmap(path, dtype, "r", offset, shape)
+    def window(bands: Index, rows: slice, cols: slice) -> Stored:
+        array: Stored = np.memmap(path, dtype, "r", offset, shape)
         cut = array.transpose(order)[bands, rows, cols]
         return np.array(cut, dtype.newbyteorder("="))
 

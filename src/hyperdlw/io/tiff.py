@@ -2,11 +2,17 @@
 
 Wavelengths and widths are the items ``CENTRAL_WAVELENGTH_UM`` and ``FWHM_UM`` of the band domain
 ``IMAGERY``, where GDAL, QGIS and EnMAP-Box look for them; a bad band has the item ``bbl = 0``.
+
+Nodata: ``pictures._read_facts`` reads the tag, ``reader.build_reader`` lets the user's value win,
+``cube.decode`` marks the voxels as not valid and ``cube.encode`` puts them back as they were;
+:func:`choose_nodata` says which tag an output gets.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
+import math
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -19,9 +25,9 @@ from numpy.typing import NDArray
 
 from ..cube import Encoding, scale_decimal
 from .formats import FLOATS, INTEGERS, Format
-from .metadata import carry_metadata
+from .metadata import carry_metadata, parse_metadata
 from .pictures import fit_nodata, open_picture, silence_gdal, write_picture
-from .reader import CubeReader, Described, FileFacts, Index, ReadOptions
+from .reader import CubeReader, Described, FileFacts, Index, ReadOptions, Stored
 from .writer import WriteWindow
 
 if TYPE_CHECKING:
@@ -49,9 +55,7 @@ class Tiff(Format):
     def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         return open_picture(path, "GTiff", self.name, options, read_description)
 
-    def write(
-        self, cube: Described, path: Path, stored: NDArray[np.generic], encoding: Encoding
-    ) -> None:
+    def write(self, cube: Described, path: Path, stored: Stored, encoding: Encoding) -> None:
         options = _choose_options(cube, encoding)
         nodata = options.pop("nodata")
 
@@ -155,8 +159,6 @@ def _read_place(picture: DatasetReader) -> dict[str, object]:
 
 def _read_own(picture: DatasetReader, notes: list[str]) -> dict[str, object]:
     """What hyperdlw itself put into the file for other formats."""
-    from .metadata import parse_metadata
-
     text = picture.tags(ns=OWN).get("metadata")
     return {} if text is None else parse_metadata(text, picture.count, notes)
 
@@ -203,17 +205,17 @@ def write_windows(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Wr
             picture = rasterio.open(tmp, "w", driver="GTiff", **profile, **options)
             write_description(picture, like, encoding)
 
-        def put(bands: Index, rows: slice, cols: slice, stored: NDArray[np.generic]) -> None:
+        def put(bands: Index, rows: slice, cols: slice, stored: Stored) -> None:
             numbers = range(1, count + 1)
             chosen = list(numbers[bands]) if isinstance(bands, slice) else [b + 1 for b in bands]
             if not stored.size:
                 return
             cut = Cut(cols.start, rows.start, cols.stop - cols.start, rows.stop - rows.start)
-            with lock, silence_gdal(), _as_system_error():
+            with lock, silence_gdal(), _raise_system_errors():
                 picture.write(stored, chosen, window=cut)
 
         yield put
-        with silence_gdal(), _as_system_error():
+        with silence_gdal(), _raise_system_errors():
             picture.close()
     finally:
         if picture is not None and not picture.closed:
@@ -223,7 +225,7 @@ def write_windows(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Wr
 
 
 @contextmanager
-def _as_system_error() -> Iterator[None]:
+def _raise_system_errors() -> Iterator[None]:
     from rasterio.errors import RasterioError
 
     try:
@@ -256,6 +258,12 @@ def _check_complete(path: Path) -> None:
         raise OSError("the file is incomplete") from error
 
 
+def choose_nodata(like: Described, encoding: Encoding) -> float | None:
+    """The nodata tag of an output: the input's, if its type can hold it; GDAL has one per file."""
+    is_nan = like.metadata.get("nodata_is_nan") and np.dtype(encoding.dtype).kind == "f"
+    return math.nan if encoding.nodata is None and is_nan else fit_nodata(encoding)
+
+
 def _choose_options(like: Described, encoding: Encoding) -> dict[str, Any]:
     """GDAL's creation options."""
     import rasterio
@@ -268,10 +276,8 @@ def _choose_options(like: Described, encoding: Encoding) -> dict[str, Any]:
         "alpha": "NO",
         "interleave": "BAND",
         "BIGTIFF": "IF_SAFER",
-        "nodata": fit_nodata(encoding),
+        "nodata": choose_nodata(like, encoding),
     }
-    if options["nodata"] is None and meta.get("nodata_is_nan"):
-        options["nodata"] = np.nan if np.dtype(encoding.dtype).kind == "f" else None
     if "transform" in meta:
         options["transform"] = rasterio.Affine(*meta["transform"])
     if "crs" in meta:
@@ -316,8 +322,6 @@ def write_description(picture: DatasetWriter, like: Described, encoding: Encodin
     known |= {"band_scales", "band_offsets", "nodata_is_nan"}
     rest = {k: v for k, v in meta.items() if k not in known}
     if rest:
-        import json
-
         picture.update_tags(ns=OWN, metadata=json.dumps(rest, sort_keys=True))
 
 

@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 from ..cube import AXES, Encoding, encode
 from ..errors import BadInput
 from .checks import count_bytes
-from .reader import Bands, Index, clip_window, count_indices
+from .reader import Bands, Index, Stored, clip_window, count_indices
 
-WriteWindow = Callable[[Index, slice, slice, NDArray[np.generic]], None]
+WriteWindow = Callable[[Index, slice, slice, Stored], None]
 """Writes stored numbers: (bands, rows, columns, array (band, row, col))."""
 
 
@@ -49,7 +49,7 @@ class WindowWriter:
         self,
         rows: slice,
         cols: slice,
-        data: NDArray[np.generic],
+        data: Stored,
         valid: NDArray[np.bool_] | None = None,
         bands: Bands = None,
     ) -> int:
@@ -59,9 +59,7 @@ class WindowWriter:
         self.write_stored(rows, cols, stored, bands)
         return clipped
 
-    def write_stored(
-        self, rows: slice, cols: slice, stored: NDArray[np.generic], bands: Bands = None
-    ) -> None:
+    def write_stored(self, rows: slice, cols: slice, stored: Stored, bands: Bands = None) -> None:
         """Write the bare numbers (band, row, col) of a window; their type must be the file's."""
         which = clip_window(self.shape, rows, cols, bands)
         expected = tuple(count_indices(i, n) for i, n in zip(which, self.shape, strict=True))
@@ -111,7 +109,7 @@ class CubeWriter:
         self,
         rows: slice,
         cols: slice,
-        data: NDArray[np.generic],
+        data: Stored,
         valid: NDArray[np.bool_] | None = None,
         bands: Bands = None,
     ) -> None:
@@ -127,9 +125,7 @@ class CubeWriter:
         with self._lock:
             self.clipped += clipped
 
-    def write_stored(
-        self, rows: slice, cols: slice, stored: NDArray[np.generic], bands: Bands = None
-    ) -> None:
+    def write_stored(self, rows: slice, cols: slice, stored: Stored, bands: Bands = None) -> None:
         """Write the bare numbers (band, row, col) of a window; their type must be the file's."""
         self._check_open()
         self.pen.write_stored(rows, cols, stored, bands)
@@ -140,17 +136,12 @@ class CubeWriter:
 
     def finish(self) -> int:
         """Close the output and give it its name; returns the clipped voxels."""
-        stack, self._stack = self._stack, None
-        if stack is not None:
-            stack.close()
+        self.__exit__(None, None, None)
         return self.clipped
 
     def abort(self) -> None:
         """Throw away what was written; an older output stays as it was."""
-        stack, self._stack = self._stack, None
-        if stack is not None:
-            error = _Aborted()
-            stack.__exit__(_Aborted, error, None)
+        self.__exit__(_Aborted, _Aborted(), None)
 
     def __enter__(self) -> CubeWriter:
         return self
@@ -183,9 +174,9 @@ def write_mapped(
         file.flush()
         reserve_space(file, len(head) + count_bytes(shape, dtype.str))
 
-    def put(bands: Index, rows: slice, cols: slice, stored: NDArray[np.generic]) -> None:
+    def put(bands: Index, rows: slice, cols: slice, stored: Stored) -> None:
         with lock:
-            array: NDArray[np.generic] = np.memmap(path, dtype, "r+", len(head), stored_shape)
+            array: Stored = np.memmap(path, dtype, "r+", len(head), stored_shape)
             array.transpose(order)[bands, rows, cols] = stored
 
     yield put

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..cube import AXES, Encoding
 from ..errors import BadFile, MissingDependency, OutputExists
@@ -21,7 +20,7 @@ from .formats import FLOATS, INTEGERS, Format
 from .hdf5 import MOST, slice_windows
 from .metadata import carry_metadata, format_metadata
 from .named_arrays import Variable
-from .reader import CubeReader, Described, Index, ReadOptions, ReadWindow
+from .reader import CubeReader, Described, Index, ReadOptions, ReadWindow, Stored
 from .writer import WriteWindow
 
 MARKS = ("zarr.json", ".zgroup", ".zarray")
@@ -131,7 +130,7 @@ def _make_node(path: Path, name: str, item: Any) -> Node:
     dimensions = tuple(str(d or "") for d in getattr(item.metadata, "dimension_names", None) or ())
     dimensions = dimensions or tuple(map(str, item.attrs.get("_ARRAY_DIMENSIONS", ())))
 
-    def load() -> NDArray[np.generic]:
+    def load() -> Stored:
         check_readable(path, name, item)
         check_promise(
             f"{name} in {path}", count_bytes(item.shape, item.dtype.str), count_stored(path)
@@ -198,7 +197,7 @@ class StoreWriter:
         self.lock = threading.Lock()  # two windows of this process may share a chunk
         self.cube = import_zarr().open_group(str(path), mode="r+")["cube"]
 
-    def __call__(self, bands: Index, rows: slice, cols: slice, stored: NDArray[np.generic]) -> None:
+    def __call__(self, bands: Index, rows: slice, cols: slice, stored: Stored) -> None:
         with self.lock:
             if isinstance(bands, slice):
                 self.cube[bands, rows, cols] = stored

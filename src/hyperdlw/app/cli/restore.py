@@ -139,7 +139,7 @@ def denoise(
             raise BadOption(
                 "--workers and --scheduler work on tiles, which --auto and rivals do not"
             )
-        cube = file.cube()
+        cube = file.read_cube()
     io.check_save(target, cube)
     outputs.check(cube)
     console.notes(cube, silent)

@@ -82,7 +82,7 @@ def check_size(
 def read_facts(keys: Mapping[str, str], bands: int, notes: list[str]) -> FileFacts:
     """Everything the header says beside shape and type; what does not fit becomes a note."""
 
-    def listed(key: str) -> list[str] | None:
+    def read_list(key: str) -> list[str] | None:
         if key not in keys:
             return None
         parts = header.split_list(keys[key])
@@ -91,8 +91,8 @@ def read_facts(keys: Mapping[str, str], bands: int, notes: list[str]) -> FileFac
             return None
         return parts
 
-    def numbers(key: str) -> list[float] | None:
-        parts = listed(key)
+    def read_numbers(key: str) -> list[float] | None:
+        parts = read_list(key)
         values = None if parts is None else [header.read_number(part) for part in parts]
         if values is not None and not all(map(math.isfinite, values)):
             notes.append(f"'{key}' holds what is no number and was not used")
@@ -101,59 +101,60 @@ def read_facts(keys: Mapping[str, str], bands: int, notes: list[str]) -> FileFac
 
     units = keys.get("wavelength units")
     unitless = (units or "").strip().lower() == "index"
-    centres = None if numbers("wavelength") is None or unitless else listed("wavelength")
-    widths = None if numbers("fwhm") is None or unitless else listed("fwhm")
+    centres = None if read_numbers("wavelength") is None or unitless else read_list("wavelength")
+    widths = None if read_numbers("fwhm") is None or unitless else read_list("fwhm")
     wavelengths = None if centres is None else to_nanometres(centres, units, notes)
     if widths is not None and units is None and wavelengths is not None and centres is not None:
         # Without a unit the widths are in that of the wavelengths, however small they are.
         units = "um" if float(centres[0]) != wavelengths[0] else "nm"
     fwhm = None if widths is None else to_nanometres(widths, units, notes, "fwhm")
-    good = numbers("bbl")
-    metadata: dict[str, object] = {}
+    facts = FileFacts(wavelengths=wavelengths, notes=notes)
+    good = read_numbers("bbl")
+    facts.good_bands = None if good is None else np.array(good) != 0
     if fwhm is not None:
-        metadata["fwhm"] = tuple(fwhm.tolist())
-    names = listed("band names")
+        facts.metadata["fwhm"] = tuple(fwhm.tolist())
+    names = read_list("band names")
     if names is not None:
-        metadata["band_names"] = tuple(names)
+        facts.metadata["band_names"] = tuple(names)
     if "description" in keys:
-        metadata["description"] = _strip_braces(keys["description"])
-    scale, offset = _read_scale(keys, numbers, bands, metadata, notes)
-    metadata |= header.read_place(keys, notes)
-    metadata["envi"] = {k: v for k, v in keys.items() if k not in ("samples", "lines", "bands")}
-    made = FileFacts(scale, offset, None, "", wavelengths, None, metadata, notes)
-    made.good_bands = None if good is None else np.array(good) != 0
+        facts.metadata["description"] = _strip_braces(keys["description"])
+    _read_scale(keys, read_numbers, bands, facts)
+    facts.metadata |= header.read_place(keys, notes)
+    kept = {k: v for k, v in keys.items() if k not in ("samples", "lines", "bands")}
+    facts.metadata["envi"] = kept
     if "data ignore value" in keys:
         nodata = header.read_number(keys["data ignore value"])
         if math.isnan(nodata) and keys["data ignore value"].strip().lower() != "nan":
             notes.append("'data ignore value' is no number and was not used")
         else:
-            made.nodata, made.nodata_from = nodata, "'data ignore value' in the header"
-    return made
+            facts.nodata, facts.nodata_from = nodata, "'data ignore value' in the header"
+    return facts
+
+
+Numbers = Callable[[str], list[float] | None]
+"""Reads a list of numbers, one per band, by its key."""
 
 
 def _read_scale(
-    keys: Mapping[str, str],
-    numbers: Callable[[str], list[float] | None],
-    bands: int,
-    metadata: dict[str, object],
-    notes: list[str],
-) -> tuple[float, float]:
+    keys: Mapping[str, str], read_numbers: Numbers, bands: int, facts: FileFacts
+) -> None:
     """value = stored / reflectance scale factor, or stored * gain + offset."""
     if "reflectance scale factor" in keys:
         factor = header.read_number(keys["reflectance scale factor"])
         if math.isfinite(factor) and factor > 0 and math.isfinite(1 / factor):
-            return 1 / factor, 0.0
-        notes.append("'reflectance scale factor' is no positive number and was not used")
-        return 1.0, 0.0
-    gains, offsets = numbers("data gain values"), numbers("data offset values")
+            facts.scale = 1 / factor
+        else:
+            facts.notes.append("'reflectance scale factor' is no positive number and was not used")
+        return
+    gains, offsets = read_numbers("data gain values"), read_numbers("data offset values")
     if gains is None and offsets is None:
-        return 1.0, 0.0
+        return
     gains, offsets = gains or [1.0] * bands, offsets or [0.0] * bands
     if len(set(gains)) == 1 and len(set(offsets)) == 1 and gains[0] != 0:
-        return gains[0], offsets[0]
-    metadata["band_scales"], metadata["band_offsets"] = tuple(gains), tuple(offsets)
-    notes.append("scale and offset differ between bands and were not used")
-    return 1.0, 0.0
+        facts.scale, facts.offset = gains[0], offsets[0]
+        return
+    facts.metadata |= {"band_scales": tuple(gains), "band_offsets": tuple(offsets)}
+    facts.notes.append("scale and offset differ between bands and were not used")
 
 
 def _strip_braces(text: str) -> str:
