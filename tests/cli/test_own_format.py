@@ -21,7 +21,7 @@ import json
 import numpy as np
 
 from hyperdlw.cube import Encoding
-from hyperdlw.io import CubeReader, Format, map_windows
+from hyperdlw.io import FileFacts, Format, build_reader, map_windows
 
 
 class Plain(Format):
@@ -38,14 +38,10 @@ class Plain(Format):
             start = file.tell()
         dtype, shape = np.dtype(said["dtype"]), tuple(said["plain"])
         waves = said["wavelengths"]
-        return CubeReader(
-            path,
-            shape,
-            Encoding(dtype.name, "brc", format=self.name),
-            map_windows(path, start, shape, dtype, "brc"),
-            None if waves is None else np.array(waves),
-            plain=True,
-        )
+        facts = FileFacts(wavelengths=None if waves is None else np.array(waves))
+        stored = Encoding(dtype.name, "brc", format=self.name)
+        window = map_windows(path, start, shape, dtype, "brc")
+        return build_reader(path, shape, stored, window, facts, options)
 
     def write(self, cube, path, stored, encoding):
         waves = None if cube.wavelengths is None else cube.wavelengths.tolist()
@@ -77,6 +73,7 @@ def test_an_outside_format_from_the_command_line(hyperdlw, install, noisy, tmp_p
     facts = json.loads(hyperdlw("info", source, "--json").out)
     assert facts["format"] == "plain"
     assert facts["wavelengths"] == [400.0, 900.0]
+    assert json.loads(hyperdlw("info", source, "--nodata", "7", "--json").out)["nodata"] == 7
     # By content, under any name; and to the last bit through another format.
     source.rename(tmp_path / "scene.xyz")
     assert hyperdlw("convert", tmp_path / "scene.xyz", tmp_path / "a.npz").code == 0

@@ -1,4 +1,4 @@
-"""What every reader needs: errors as one sentence, and doubt about sizes a header promises."""
+"""Checks of sizes, memory and disk before work begins; damaged files become one sentence."""
 
 from __future__ import annotations
 
@@ -160,7 +160,3 @@ def format_size(count: int) -> str:
         if value < 1000:
             return f"{value:.1f} {unit}"
     return f"{value / 1000:.1f} GB"
-
-
-memory = measure_memory  # the older name
-size = format_size  # the older name

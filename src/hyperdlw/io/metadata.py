@@ -176,6 +176,3 @@ def to_json(value: object) -> object:
     if hasattr(value, "item"):  # a number of NumPy or torch
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-plain_values = to_json  # the older name

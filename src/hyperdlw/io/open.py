@@ -131,7 +131,3 @@ def describe_file(
             "lazy": source.lazy,
             "notes": source.notes,
         }
-
-
-open_source = open_reader  # the older name
-describe = describe_file  # the older name

@@ -345,6 +345,3 @@ def cut_windows(
     for r in range(0, rows, high):
         for c in range(0, cols, wide):
             yield slice(r, min(r + high, rows)), slice(c, min(c + wide, cols))
-
-
-CubeFile = CubeReader  # the older name

@@ -200,6 +200,3 @@ def list_losses(cube: Described, target: str | os.PathLike[str]) -> list[str]:
         for name, words in found.items()
         if name in refused or (form.holds is not None and name not in form.holds)
     ]
-
-
-create = open_writer  # the older name

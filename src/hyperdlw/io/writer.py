@@ -190,7 +190,3 @@ def reserve_space(file: IO[bytes], length: int) -> None:
     block = bytes(2**20)  # pragma: no cover
     for start in range(file.tell(), length, len(block)):  # pragma: no cover
         file.write(block[: length - start])
-
-
-Pen = WindowWriter  # the older name
-reserve = reserve_space  # the older name
