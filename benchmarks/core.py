@@ -25,7 +25,7 @@ from hyperdlw import models
 from hyperdlw.networks.dlwnet import DLWnet3d
 from hyperdlw.solver import Backward, Problem, solve
 from hyperdlw.solver import penalties as prox
-from hyperdlw.train.loss import add_gradients
+from hyperdlw.train import Objective, add_gradients
 from hyperdlw.weights import FLOOR
 
 SOURCES = ("nn", "tv", "tvs")
@@ -201,7 +201,7 @@ def training_steps(batch: int, side: int) -> tuple[DLWnet3d, Step, PlainNet, Ste
 
     def ours() -> Tensor:
         net.zero_grad()
-        return add_gradients(net, noisy, clean, SOURCES)[0]
+        return add_gradients(net, noisy, clean, Objective(SOURCES))[0]
 
     def plain() -> Tensor:
         stock.zero_grad()
@@ -273,7 +273,7 @@ def memory_child(how: str) -> None:
     net, clean = DLWnet3d(), uniform(10, 31, 64, 64)
     noisy = clean + 0.2 * (uniform(10, 31, 64, 64, seed=1) - 0.5)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    add_gradients(net, noisy, clean, SOURCES, backward=how)
+    add_gradients(net, noisy, clean, Objective(SOURCES, backward=how))
     unit = 1 if sys.platform == "darwin" else 1024
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, before * unit)
 

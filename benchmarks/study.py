@@ -21,8 +21,7 @@ import torch
 
 from hyperdlw.networks import files as store
 from hyperdlw.testbed import crop_centre, find_noise, load_scenes
-from hyperdlw.train.loop import train, validate
-from hyperdlw.train.recipe import Recipe
+from hyperdlw.train import Objective, read_recipe, train, validate_network
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes" / "study.toml"
 SIDE, DRAWS, FEWER = 48, 2, (7, 15)
@@ -98,7 +97,7 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     wanted = args.runs or [name for name in RUNS if name != "airborne" or args.airborne]
 
-    recipe = Recipe.read(RECIPE)
+    (recipe,) = read_recipe(RECIPE).stages
     scenes, _ = load_scenes(args.scenes)
     missing = [name for name in recipe.held_out if name not in scenes]
     if missing:
@@ -132,7 +131,7 @@ def main() -> None:
             for trial, clean, number in trials(
                 crop_centre(next(iter(held_out.values())), SIDE), more
             ):
-                scores = validate(network.net, pairs(clean, number), how)
+                scores = validate_network(network.net, pairs(clean, number), Objective.of(how))
                 rows.append({**facts, "trial": trial, "nn": "", "tv": "", "tvs": "", **scores})
             print(table(rows).splitlines()[-1], flush=True)
     with (args.out / "study.csv").open("w", newline="") as file:

@@ -19,7 +19,7 @@ from hyperdlw.solver import Backward, Problem, Schedule, Solution, solve
 from hyperdlw.solver import data_terms as fidelity
 from hyperdlw.solver import penalties as prox
 from hyperdlw.solver.admm import start, step
-from hyperdlw.train.loss import bilevel_loss
+from hyperdlw.train.bilevel import Objective, bilevel_loss
 from hyperdlw.weights import softmax_weights
 
 MODELS = ["nn", "tv", "tvs"]
@@ -171,7 +171,7 @@ def test_training_can_look_through_complex_models(name: str) -> None:
     """Where nothing is left of the differences as well: the gradient is finite, and not zero."""
     y = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     logits = torch.zeros_like(y).requires_grad_()
-    loss, _ = bilevel_loss(logits, y, torch.zeros_like(y), [name])
+    loss, _ = bilevel_loss(logits, y, torch.zeros_like(y), Objective([name]))
     (got,) = torch.autograd.grad(loss, logits)
     assert bool(torch.isfinite(got).all())
     assert bool(got.any())
@@ -180,7 +180,7 @@ def test_training_can_look_through_complex_models(name: str) -> None:
 def test_factors_say_that_they_have_no_gradient() -> None:
     y = torch.rand(1, 3, 8, 8)
     with pytest.raises(BadOption, match="lrtfdfr"):
-        bilevel_loss(torch.zeros_like(y).requires_grad_(), y, y, ["lrtfdfr"])
+        bilevel_loss(torch.zeros_like(y).requires_grad_(), y, y, Objective(["lrtfdfr"]))
 
 
 # Networks

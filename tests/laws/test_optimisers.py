@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hyperdlw.train.optimisers import Soap, optimiser
+from hyperdlw.train.optimisers import Soap, build_optimiser
 
 
 def iterates(
@@ -78,11 +78,11 @@ def test_soap_goes_on_from_its_state() -> None:
             rule.step()
 
     whole = start.clone().requires_grad_()
-    run(whole, optimiser("soap", [whole], 0.05), 30)
+    run(whole, build_optimiser("soap", [whole], 0.05), 30)
     part = start.clone().requires_grad_()
-    first = optimiser("soap", [part], 0.05)
+    first = build_optimiser("soap", [part], 0.05)
     run(part, first, 17)
-    second = optimiser("soap", [part], 0.05)
+    second = build_optimiser("soap", [part], 0.05)
     second.load_state_dict(first.state_dict())
     run(part, second, 13)
     assert torch.equal(whole, part)

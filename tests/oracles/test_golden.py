@@ -13,7 +13,7 @@ from torch import Tensor
 from hyperdlw import models
 from hyperdlw.networks import files as store
 from hyperdlw.solver import Problem, solve
-from hyperdlw.train.loss import bilevel_loss
+from hyperdlw.train.bilevel import Objective, bilevel_loss
 from hyperdlw.weights import softmax_weights
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
@@ -84,8 +84,7 @@ def test_training_gradient(case: str, net: str, backward: str) -> None:
         logits,
         gold["noisy"][None],
         gold["clean"][None],
-        [SOURCES[s] for s in net.split("+")],
-        backward=backward,
+        Objective([SOURCES[s] for s in net.split("+")], backward=backward),
     )
     (got,) = torch.autograd.grad(loss, logits)
     assert float((got[0] - want).norm() / want.norm()) <= 1e-3

@@ -16,8 +16,8 @@ from hyperdlw.io import save_cube
 from hyperdlw.networks import files as store
 from hyperdlw.pipeline.pictures import encode_png
 from hyperdlw.testbed import scenes
-from hyperdlw.train.denoiser import DenoiserRecipe, load_photographs, train_denoiser
-from hyperdlw.train.grey_patches import GreyPatches, eigenimages
+from hyperdlw.train import DenoiserRecipe, load_photographs, train_denoiser
+from hyperdlw.train.denoiser import GreyPatches, make_eigenimages
 
 TINY = DenoiserRecipe(
     "tiny", filters=4, patch=8, batch=3, steps=6, warmup=2, validate=3, components=2
@@ -76,13 +76,13 @@ def test_training_lowers_the_error(
 
 
 def test_patches_are_keyed_and_noisy_as_they_say(cubes: dict[str, np.ndarray]) -> None:
-    kinds = {"bands": list(cubes["scene0"]), "eigenimages": eigenimages(cubes["scene0"], 3)}
+    kinds = {"bands": list(cubes["scene0"]), "eigenimages": make_eigenimages(cubes["scene0"], 3)}
     source = GreyPatches(kinds, {"bands": 0.5, "eigenimages": 0.5}, 16, 0.3, seed=4)
-    together = source.batch(3, range(6))
-    alone = source.batch(3, [5])
+    together = source.cut_batch(3, range(6))
+    alone = source.cut_batch(3, [5])
     for a, b in zip(together, alone, strict=True):
         assert torch.equal(a[5], b[0])
-    clean, noisy, sigma = source.batch(0, range(40))
+    clean, noisy, sigma = source.cut_batch(0, range(40))
     assert float(sigma.max()) <= 0.3
     measured = (noisy - clean).std((1, 2))
     torch.testing.assert_close(measured, sigma, rtol=0.25, atol=1e-3)
@@ -90,7 +90,7 @@ def test_patches_are_keyed_and_noisy_as_they_say(cubes: dict[str, np.ndarray]) -
 
 def test_eigenimages_are_orthogonal_before_scaling() -> None:
     cube = np.random.default_rng(0).random((6, 9, 8), np.float32)
-    images = eigenimages(cube, 3)
+    images = make_eigenimages(cube, 3)
     assert all(i.min() == 0 and i.max() == pytest.approx(1) for i in images)
     # The first principal image correlates with the mean over bands.
     assert abs(np.corrcoef(images[0].ravel(), cube.mean(0).ravel())[0, 1]) > 0.99

@@ -66,8 +66,10 @@ def test_wrong_requests(data: dict[str, np.ndarray], tmp_path: Path) -> None:
     with pytest.raises(BadOption, match="same number of bands"):
         train_rival(PLANS["hsi-denet"], mixed, tmp_path)
     train_rival(replace(PLANS["hsid-cnn"], steps=1), data, tmp_path)
-    with pytest.raises(BadFile, match="a checkpoint of hsid-cnn, not of hsi-denet"):
+    with pytest.raises(BadFile, match=r"another recipe .*name = hsid-cnn, not hsi-denet"):
         train_rival(PLANS["hsi-denet"], data, tmp_path, resume=True)
+    with pytest.raises(BadFile, match="seed = 0, not 5"):
+        train_rival(replace(PLANS["hsid-cnn"], steps=1, seed=5), data, tmp_path, resume=True)
     (tmp_path / "checkpoint.pt").write_bytes(b"no")
     with pytest.raises(BadFile, match="not a checkpoint"):
         train_rival(PLANS["hsid-cnn"], data, tmp_path, resume=True)

@@ -12,7 +12,7 @@ from hyperdlw.networks.dlwnet import DLWnet3d
 from hyperdlw.solver import Problem, solve
 from hyperdlw.testbed import noise, scenes
 from hyperdlw.testbed.metrics import psnr
-from hyperdlw.train.recipe import Recipe
+from hyperdlw.train import Recipe
 from hyperdlw.weights import softmax_weights
 
 

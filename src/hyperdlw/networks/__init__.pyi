@@ -7,6 +7,7 @@ from .dlwnet import factor as factor
 from .dlwnet_fast import GROUP as GROUP
 from .ffdnet import FFDNet as FFDNet
 from .files import RIVALS as RIVALS
+from .files import Rival as Rival
 from .sert import SERT as SERT
 from .skip import MULTIPLE as MULTIPLE
 from .skip import SkipNet as SkipNet

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -56,6 +58,8 @@ class HSIDCNN(nn.Module):
     """
 
     summary = "HSID-CNN: a network that restores a band from itself and 24 neighbours."
+    plan: ClassVar[dict[str, int]] = {}
+    """What its training plan changes; ``minutes`` may end a run earlier."""
 
     def __init__(self, neighbours: int = 24) -> None:
         super().__init__()

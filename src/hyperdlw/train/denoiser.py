@@ -1,15 +1,19 @@
-"""Training of the Gaussian denoiser: white noise of known level on grey patches."""
+"""Training of the Gaussian denoiser: white noise of known level on grey patches.
+
+Three kinds of image: photographs, bands of clean cubes, and eigenimages of clean cubes, which
+are what the denoiser meets inside plug-and-play.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import BadFile, BadOption
@@ -17,16 +21,17 @@ from ..io import open_cube
 from ..models import EigenDenoiser
 from ..networks import FFDNet
 from ..testbed import psnr
-from .grey_patches import GreyPatches, eigenimages
-from .loop import How, Material, Training, conduct
+from .loop import F32, Pair, RunSettings, Training, TrainingData, resume_run, run_training
+from .patches import crop_middle
 from .recipe import Plan
 
-F32 = NDArray[np.float32]
 LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 LEAST = 0.5 / 255
 """Noise below this counts as much as this."""
 LEVELS = (25, 50, 75)
 """Noise levels of the validation, of 255."""
+RELATIVE = (0.005, 1.0)
+"""Noise levels that eigenimages meet, as shares of the range of the clean one."""
 
 
 @dataclass(frozen=True)
@@ -64,27 +69,85 @@ class DenoiserRecipe(Plan):
             raise BadOption(f"sigma in the recipe must be positive, not {self.sigma}")
 
 
+def make_eigenimages(cube: F32, count: int) -> list[F32]:
+    """The first principal images of a cube (band, row, col), each scaled to [0, 1]."""
+    flat = cube.reshape(len(cube), -1)
+    _, vectors = np.linalg.eigh(flat.astype(np.float64) @ flat.T.astype(np.float64))
+    images = vectors[:, ::-1][:, :count].T.astype(np.float32) @ flat
+    low, high = images.min(1, keepdims=True), images.max(1, keepdims=True)
+    unit = (images - low) / np.maximum(high - low, np.float32(1e-12))
+    return list(unit.reshape(-1, *cube.shape[1:]))
+
+
+@dataclass(frozen=True)
+class GreyPatches:
+    """A source of (clean, noisy, sigma) batches; the stream is keyed by (seed, step, index).
+
+    Attributes:
+        kinds: images by kind; a patch draws its kind with the probability in ``shares``.
+        sigma: largest noise level of photographs and bands; levels are uniform from 0. Those of
+            eigenimages are uniform in the logarithm (:data:`RELATIVE`).
+    """
+
+    kinds: Mapping[str, Sequence[F32]]
+    shares: Mapping[str, float]
+    patch: int
+    sigma: float
+    seed: int
+
+    def cut_batch(self, step: int, indices: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+        """Patches of a step as (patch, row, col) tensors, and their noise levels."""
+        found = [self._cut_patch(step, i) for i in indices]
+        clean, noisy = (torch.from_numpy(np.stack([f[k] for f in found])) for k in (0, 1))
+        return clean, noisy, torch.tensor([f[2] for f in found])
+
+    def _cut_patch(self, step: int, index: int) -> tuple[F32, F32, float]:
+        rng = np.random.default_rng([self.seed, step, index + 1])
+        kinds = [k for k in self.kinds if self.kinds[k]]
+        p = np.array([self.shares[k] for k in kinds])
+        kind = kinds[int(rng.choice(len(kinds), p=p / p.sum()))]
+        image = self.kinds[kind][int(rng.integers(len(self.kinds[kind])))]
+        stride = 2 if min(image.shape) >= 2 * self.patch and rng.random() < 0.25 else 1
+        side = self.patch * stride
+        top = int(rng.integers(image.shape[0] - side + 1))
+        left = int(rng.integers(image.shape[1] - side + 1))
+        clean = image[top : top + side : stride, left : left + side : stride]
+        clean = np.rot90(clean, int(rng.integers(4)))
+        if rng.integers(2):
+            clean = clean[:, ::-1]
+        sigma = float(rng.uniform(0.0, self.sigma))
+        if kind == "eigenimages":
+            # The noise is scaled to [0, 1] with the image: four sigma more at both ends. A strong
+            # component is nearly clean then, a weak one has no contrast. Their sign is arbitrary.
+            sigma = math.exp(rng.uniform(*np.log(RELATIVE)))
+            scale = 1.0 / (1.0 + 8.0 * sigma)
+            sigma *= scale
+            clean = 0.5 + rng.choice((-1.0, 1.0)) * scale * (clean - 0.5)
+        clean = np.ascontiguousarray(clean, np.float32)
+        noise = rng.standard_normal(clean.shape, np.float32) * np.float32(sigma)
+        return clean, clean + noise, sigma
+
+
 @dataclass
-class DenoiserTraining(Training):
-    """Everything a run of the denoiser needs to go on."""
+class DenoiserTraining(Training[DenoiserRecipe, FFDNet, tuple[Tensor, Tensor, Tensor]]):
+    """A run of a Gaussian denoiser."""
 
-    kind: ClassVar[type[Plan]] = DenoiserRecipe
-    architectures: ClassVar[Mapping[str, Any]] = {"ffdnet": FFDNet}
+    plan_type: ClassVar[type[Plan]] = DenoiserRecipe
 
-    @property
-    def figures(self) -> list[str]:
-        return []
+    @staticmethod
+    def build_network(recipe: DenoiserRecipe) -> FFDNet:
+        return FFDNet(**recipe.sizes)
 
-    def gradients(self, patches: GreyPatches, indices: Sequence[int], batch: int) -> Tensor:
-        clean, noisy, sigma = patches.batch(self.step, indices)
+    def add_gradients(self, patches: tuple[Tensor, Tensor, Tensor], batch: int) -> Tensor:
+        clean, noisy, sigma = patches
         left = (self.net(noisy, sigma) - clean).abs().mean((1, 2)) / sigma.clamp_min(LEAST)
         loss: Tensor = left.sum() / batch
-        loss.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(loss)
         return loss.detach().view(1)
 
     @torch.no_grad()
-    def validate(self, pairs: list[tuple[F32, F32]]) -> dict[str, float]:
-        """PSNR of cubes through their eigenimages; the noise in ``pairs`` has level one."""
+    def validate(self, pairs: Sequence[Pair]) -> dict[str, float]:
+        """PSNR of cubes through their eigenimages (dB); the noise in ``pairs`` has level one."""
         denoise = EigenDenoiser(self.averaged())
         found = {}
         for level in LEVELS:
@@ -121,42 +184,40 @@ def train_denoiser(
     *,
     photographs: Sequence[F32],
     held_out: Mapping[str, F32] | None = None,
-    **how: Unpack[How],
+    **settings: Unpack[RunSettings],
 ) -> Path:
     """Train a Gaussian denoiser and write ``out/<name>.safetensors``; returns its path.
 
     Args:
         cubes, held_out: clean cubes (band, row, col) in [0, 1] to train and to validate on.
         photographs: grey images in [0, 1].
-        how: see :class:`hyperdlw.train.loop.How`.
+        settings: see :class:`hyperdlw.train.loop.RunSettings`.
     """
+    folder = Path(out)
+    run = resume_run(DenoiserTraining, recipe, folder, settings) or DenoiserTraining.begin(recipe)
+    r = run.recipe
+    images = {
+        "photographs": photographs,
+        "bands": [band for cube in cubes.values() for band in cube],
+        "eigenimages": [e for c in cubes.values() for e in make_eigenimages(c, r.components)],
+    }
+    shares = dict(zip(images, r.shares, strict=True))
+    facts = {
+        "kind": "denoiser",
+        "data": [f"{len(photographs)} photographs", *sorted(cubes)],
+        "validation": sorted(held_out or {}),
+        "noise": f"white, level uniform from 0 to {r.sigma:g}/255; eigenimages as they are scaled",
+    }
+    patches = GreyPatches(images, shares, r.patch, r.sigma / 255, r.seed)
+    data = TrainingData(patches, make_unit_pairs(held_out or {}), facts)
+    return run_training(run, data, folder, **settings)
 
-    def material(r: DenoiserRecipe) -> Material:
-        images = {
-            "photographs": photographs,
-            "bands": [band for cube in cubes.values() for band in cube],
-            "eigenimages": [e for cube in cubes.values() for e in eigenimages(cube, r.components)],
-        }
-        shares = dict(zip(images, r.shares, strict=True))
-        facts = {
-            "kind": "denoiser",
-            "data": [f"{len(photographs)} photographs", *sorted(cubes)],
-            "validation": sorted(held_out or {}),
-            "noise": f"white, level uniform from 0 to {r.sigma:g}/255; eigenimages as they are scaled",
-        }
-        patches = GreyPatches(images, shares, r.patch, r.sigma / 255, r.seed)
-        return Material(patches, validation_pairs(held_out or {}), facts)
 
-    return conduct(DenoiserTraining, recipe, material, out, **how)
-
-
-def validation_pairs(scenes: Mapping[str, F32], side: int = 128) -> list[tuple[F32, F32]]:
-    """Central crops of the held-out cubes, with white noise of level one."""
+def make_unit_pairs(scenes: Mapping[str, F32], side: int = 128) -> list[Pair]:
+    """Central crops of the held-out cubes, each with white noise of level one."""
     pairs = []
     for i, scene in enumerate(scenes.values()):
-        _, rows, cols = scene.shape
-        top, left = max(0, (rows - side) // 2), max(0, (cols - side) // 2)
-        clean = np.ascontiguousarray(scene[:, top : top + side, left : left + side])
+        clean = crop_middle(scene, side)
         rng = np.random.default_rng([20260101, i])
         pairs.append((clean, rng.standard_normal(clean.shape, np.float32)))
     return pairs

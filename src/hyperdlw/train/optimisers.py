@@ -110,7 +110,7 @@ def _refresh(gram: Tensor, basis: Tensor, square: Tensor, side: int) -> tuple[Te
     return torch.linalg.qr(gram @ basis[:, order])[0], square.index_select(side, order)
 
 
-def optimiser(name: Name, parameters: Iterable[Tensor], rate: float) -> torch.optim.Optimizer:
+def build_optimiser(name: Name, parameters: Iterable[Tensor], rate: float) -> torch.optim.Optimizer:
     """The optimiser of a recipe by name."""
     if name == "soap":
         return Soap(parameters, lr=rate)

@@ -6,37 +6,36 @@ before: a resumed run, and a run split over several processes, see the same patc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import BadFile
+from ..errors import BadFile, BadOption
 from ..testbed import find_noise
+from .recipe import Plan, ScenePlan
 
 F32 = NDArray[np.float32]
 
 
-class Draw(Protocol):
-    """What decides the patches of a run; the attributes are those of :class:`Recipe`."""
+def split_scenes(scenes: Mapping[str, F32], plan: Plan) -> tuple[dict[str, F32], dict[str, F32]]:
+    """The scenes that a plan trains on, and those it validates on, in the order given."""
+    apart = {name: scene for name, scene in scenes.items() if name in plan.held_out}
+    rest = {name: scene for name, scene in scenes.items() if name not in apart}
+    if not rest:
+        raise BadOption("every scene is held out, so there is nothing to train on")
+    named = {name: scene for name, scene in rest.items() if name in plan.scenes}
+    return named or rest, apart
 
-    @property
-    def seed(self) -> int: ...
-    @property
-    def noise(self) -> tuple[int | str, ...]: ...
-    @property
-    def affected(self) -> tuple[float, float] | None: ...
-    @property
-    def bands(self) -> tuple[int, int] | None: ...
-    @property
-    def pick(self) -> Literal["area", "side"]: ...
-    @property
-    def subsample(self) -> int: ...
-    def size_at(self, step: int) -> tuple[int, int]: ...
+
+def crop_middle(scene: F32, side: int) -> F32:
+    """The central square of a scene (band, row, col), or all of a smaller one."""
+    _, rows, cols = scene.shape
+    top, left = max(0, (rows - side) // 2), max(0, (cols - side) // 2)
+    return np.ascontiguousarray(scene[:, top : top + side, left : left + side])
 
 
 @dataclass(frozen=True)
@@ -44,16 +43,16 @@ class Patches:
     """A source of (clean, noisy) batches."""
 
     scenes: Sequence[F32]
-    recipe: Draw
+    recipe: ScenePlan
 
-    def batch(self, step: int, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+    def cut_batch(self, step: int, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
         """The patches ``indices`` of a step, as (patch, band, row, col) tensors."""
-        pairs = [self.patch(step, i) for i in indices]
+        pairs = [self.cut_patch(step, i) for i in indices]
         clean = torch.from_numpy(np.stack([p[0] for p in pairs]))
         noisy = torch.from_numpy(np.stack([p[1] for p in pairs]))
         return clean, noisy
 
-    def patch(self, step: int, index: int) -> tuple[F32, F32]:
+    def cut_patch(self, step: int, index: int) -> tuple[F32, F32]:
         """One patch: a scene, a crop, a symmetry of the square, and fresh noise."""
         r = self.recipe
         # The number of bands is shared by the patches of a step, because they form one tensor.

@@ -1,4 +1,4 @@
-"""Start a narrow network from a wide one: drop the channels that the others can replace."""
+"""Pruning: a network with fewer filters from a wider one, without the channels that others replace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAMPLES = 20_000
 
 
 @torch.no_grad()
-def narrowed(net: DLWnet3d, filters: int, images: Sequence[Tensor]) -> DLWnet3d:
+def prune_network(net: DLWnet3d, filters: int, images: Sequence[Tensor]) -> DLWnet3d:
     """A network with fewer filters whose layers give about the same outputs on some noisy images.
 
     The layer after activations a computes W a. Without channel q, and with the other columns of W

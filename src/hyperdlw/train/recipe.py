@@ -1,4 +1,7 @@
-"""A recipe says everything about a training run; it is read from a TOML file and kept in the card."""
+"""A recipe says everything about the training of a network; the card of the network keeps it.
+
+A recipe file (TOML) holds one recipe, or several stages that follow each other (:func:`read_recipe`).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,10 @@ from ..testbed import find_noise
 
 Loss = Literal["mse", "log"]
 Rate = Literal["cosine", "epochs"]
+Values = dict[str, Any]
+"""Plain values of TOML and JSON by key."""
+OLD_KEYS = {"stages": "growth"}
+"""Keys in the cards of older networks, and what they are called now."""
 FILTERS = 64
 """Filters of a network where nothing else is said, the paper's."""
 
@@ -23,32 +30,36 @@ class Plan:
 
     Attributes:
         name: name of the network, for example "N+T+TS".
+        stage: name of the stage, where a recipe file has several.
         architecture, filters: the network; without a number of filters it is that of the network
             it starts from, or 64.
         patch: side of a training patch in pixels.
         batch: patches per step, over all processes.
-        stages: later (first step, patch, batch): small patches first, because many cheap steps learn
+        growth: later (first step, patch, batch): small patches first, because many cheap steps learn
             fastest, larger ones later, because the models see further than a small patch.
-        steps: number of optimiser steps.
+        steps: number of optimiser steps, over which the rate is scheduled.
+        stop: end the run after this step, before its schedule ends; None: all steps.
         optimiser: "adam" (the paper) or "soap" (Adam in the eigenbasis of the gradients).
         rate: learning rate; ``schedule`` "cosine" (linear warm-up, decay to 0) or "epochs"
             (the paper's factor ``decay`` after every ``epoch`` steps).
         clip: largest norm of the gradient.
         average: decay of the running mean of the parameters that is shipped; 0: none.
         seed: of the first weights, patches and noise.
-        start: network to start from (a name or file), for fine-tuning.
         validate: steps between two validations.
+        scenes: names of the scenes to learn from; empty, or a folder without any of them: all.
         held_out: scenes that are not trained on but validated on.
     """
 
     name: str
     _: KW_ONLY
+    stage: str = ""
     architecture: str = "dlwnet3d"
     filters: int | None = None
     patch: int = 20
     batch: int = 3
-    stages: tuple[tuple[int, int, int], ...] = ()
+    growth: tuple[tuple[int, int, int], ...] = ()
     steps: int = 4000
+    stop: int | None = None
     optimiser: Literal["adam", "soap"] = "adam"
     rate: float = 1e-3
     schedule: Rate = "cosine"
@@ -58,19 +69,20 @@ class Plan:
     clip: float = 1.0
     average: float = 0.995
     seed: int = 0
-    start: str | None = None
     validate: int = 250
+    scenes: tuple[str, ...] = ()
     held_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("patch", "batch", "steps", "validate", "epoch"):
             self._at_least_one(name)
-        if self.filters is not None:
-            self._at_least_one("filters")
-        for stage in self.stages:
-            if len(stage) != 3 or min(stage) < 1:
+        for name in ("filters", "stop"):
+            if getattr(self, name) is not None:
+                self._at_least_one(name)
+        for size in self.growth:
+            if len(size) != 3 or min(size) < 1:
                 raise BadOption(
-                    f"a stage in the recipe is [first step, patch, batch], not {list(stage)}"
+                    f"growth in the recipe is made of [first step, patch, batch], not {list(size)}"
                 )
         if self.optimiser not in ("adam", "soap"):
             raise BadOption(f"optimiser must be 'adam' or 'soap', not '{self.optimiser}'")
@@ -82,44 +94,48 @@ class Plan:
         """What the architecture is built with."""
         return {"filters": self.filters or FILTERS}
 
+    @property
+    def last_step(self) -> int:
+        """The number of steps after which the run ends."""
+        return self.steps if self.stop is None else min(self.stop, self.steps)
+
     def _at_least_one(self, name: str) -> None:
         if getattr(self, name) < 1:
             raise BadOption(f"{name} in the recipe must be at least 1, not {getattr(self, name)}")
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
+    def from_dict(cls, values: Values) -> Self:
         """A recipe from plain values; an unknown key is an error with the nearest known one."""
         known = {f.name for f in fields(cls)}
-        for key in values:
+        named = {OLD_KEYS.get(k, k): _as_tuples(v) for k, v in values.items()}
+        for key in named:
             if key not in known:
                 raise unknown_name("recipe key", key, known)
-        lists: dict[str, Any] = {k: _tuples(v) for k, v in values.items()}
         try:
-            return cls(**lists)
+            return cls(**named)
         except TypeError as error:
             raise BadOption(f"the recipe is not complete: {error}") from error
 
-    @classmethod
-    def read(cls, path: str | Path, **changes: Any) -> Self:
-        """A recipe from a TOML file, with some values changed."""
-        path = Path(path)
-        try:
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
-            raise BadFile(f"there is no recipe {path}") from error
-        except (OSError, ValueError) as error:
-            raise BadFile(f"cannot read the recipe {path}: {error}") from error
-        given = {k: v for k, v in changes.items() if v is not None}
-        return replace(cls.from_dict(values), **given)
-
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Values:
         """Plain values, ready for JSON."""
         return asdict(self)
+
+    def check_same(self, before: Plan, where: Path) -> None:
+        """Refuse to go on with what is in ``where`` if that was made with other settings than these."""
+        own, other = self.to_dict(), before.to_dict()
+        if self.filters is None:  # then they are those of the network it started from
+            other["filters"] = None
+        changed = [f"{k} = {other.get(k)}, not {v}" for k, v in own.items() if other.get(k) != v]
+        if changed:
+            raise BadFile(
+                f"{where} is of another recipe ({'; '.join(changed)}); repeat its options, or choose "
+                "another folder"
+            )
 
     def size_at(self, step: int) -> tuple[int, int]:
         """Patch side and batch of step 0, 1, ..."""
         size = (self.patch, self.batch)
-        for first, patch, batch in sorted(self.stages):
+        for first, patch, batch in sorted(self.growth):
             if step >= first:
                 size = (patch, batch)
         return size
@@ -171,6 +187,8 @@ class Recipe(ScenePlan):
 
     Attributes:
         sources: models the loss looks through, by registered name.
+        start: network to start from: a name, a file, or "FILE.toml#STAGE", which is what that stage
+            of another recipe file writes; a wider one is pruned to the recipe's filters.
         loss: "mse" is the mean over patches and sources (the paper); "log" the mean of its
             logarithm, which is what a mean PSNR measures.
         backward: how the gradient passes through the solvers.
@@ -180,6 +198,7 @@ class Recipe(ScenePlan):
 
     sources: tuple[str, ...]
     _: KW_ONLY
+    start: str | None = None
     loss: Loss = "mse"
     backward: Literal["unroll", "checkpoint", "implicit"] = "unroll"
     depth: float = 1.0
@@ -196,6 +215,84 @@ class Recipe(ScenePlan):
             raise BadOption(f"depth in the recipe must be larger than 0, not {self.depth}")
 
 
-def _tuples(value: Any) -> Any:
+@dataclass(frozen=True)
+class RecipeFile:
+    """The stages of a recipe file in their order.
+
+    Attributes:
+        parent: the recipe whose last stage writes the network that the first stage starts from.
+    """
+
+    stages: tuple[Recipe, ...]
+    parent: RecipeFile | None = None
+
+    @property
+    def name(self) -> str:
+        return self.stages[-1].name
+
+    @property
+    def architecture(self) -> str:
+        return self.stages[-1].architecture
+
+    def list_chain(self) -> list[Recipe]:
+        """Every stage from scratch to the last one, those of other recipe files first."""
+        before = [] if self.parent is None else self.parent.list_chain()
+        return [*before, *self.stages]
+
+    def hold_out(self, names: tuple[str, ...]) -> RecipeFile:
+        """The same recipe with other held-out scenes in every stage, also in those before it."""
+        stages = tuple(replace(r, held_out=names) for r in self.stages)
+        return RecipeFile(stages, None if self.parent is None else self.parent.hold_out(names))
+
+
+def read_recipe(path: str | Path, *, start: str | None = None) -> RecipeFile:
+    """Read a recipe file.
+
+    The keys at its top hold for every stage; a ``[[stage]]`` table changes some of them and has a name
+    (``stage = "..."``). The second stage starts from the network of the first, and so on; the first
+    starts from ``start``, or from scratch.
+
+    Args:
+        start: network to start from instead of the file's.
+    """
+    return _read_stages(Path(path), start, None, ())
+
+
+def _read_stages(
+    path: Path, start: str | None, last: str | None, readers: tuple[Path, ...]
+) -> RecipeFile:
+    """The stages of a file, up to the one named ``last``; ``readers`` are the files that start from it."""
+    if path.resolve() in readers:
+        raise BadFile(f"the recipe {path} starts from itself")
+    shared = _read_toml(path) | ({} if start is None else {"start": start})
+    tables = shared.pop("stage", [{}])
+    names = [table.get("stage", "") for table in tables]
+    if len(tables) > 1 and (not all(names) or len(set(names)) < len(names)):
+        raise BadOption(f'every stage in {path} needs a name of its own, such as stage = "wide"')
+    stages: list[Recipe] = []
+    for table in tables:
+        before = {"start": f"{path.name}#{stages[-1].stage}"} if stages else {}
+        stages.append(Recipe.from_dict({**shared, **table, **before}))
+    if last is not None:
+        if last not in names:
+            raise unknown_name(f"stage in {path}", last, names)
+        stages = stages[: names.index(last) + 1]
+    other, mark, stage = (stages[0].start or "").partition("#")
+    parent = None
+    if mark:
+        parent = _read_stages(path.parent / other, None, stage, (*readers, path.resolve()))
+    return RecipeFile(tuple(stages), parent)
+
+
+def _read_toml(path: Path) -> Values:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise BadFile(f"there is no recipe {path}") from error
+    except (OSError, ValueError) as error:
+        raise BadFile(f"cannot read the recipe {path}: {error}") from error
+
+
+def _as_tuples(value: Any) -> Any:
     """Lists of TOML and JSON as tuples, so that equal recipes are equal."""
-    return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
+    return tuple(_as_tuples(v) for v in value) if isinstance(value, list) else value

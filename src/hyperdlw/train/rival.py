@@ -1,4 +1,4 @@
-"""Training of the networks that restore an image by themselves: HSID-CNN and HSI-DeNet.
+"""Training of networks that restore an image by themselves, such as HSID-CNN and HSI-DeNet.
 
 Scenes, noise and keyed patches are those of the weight networks, so that all learn from the same data.
 """
@@ -8,32 +8,39 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Unpack
+from typing import ClassVar, Unpack
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import BadOption, unknown_name
-from ..networks import RIVALS
+from ..networks import RIVALS, Rival
 from ..testbed import psnr
-from .card import from_scenes
-from .loop import How, Material, Training, conduct, validation_set
+from .bilevel import make_pairs
+from .card import describe_data
+from .loop import (
+    F32,
+    Pair,
+    RunSettings,
+    Training,
+    TrainingData,
+    find_place,
+    resume_run,
+    run_training,
+)
 from .patches import Patches
 from .recipe import Plan, ScenePlan
-
-F32 = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class RivalPlan(ScenePlan):
-    """One training run of a rival network (Adam, mean squared error).
+    """One training run of a network that restores images by itself (mean squared error).
 
     Attributes:
-        architecture: a key of ``store.RIVALS``; the name unless given.
+        architecture: a key of ``networks.RIVALS``; the name unless given.
         targets: bands of each patch that HSID-CNN restores in a step.
-        channels: bands of the images of HSI-DeNet, which is for one number of them.
+        channels: bands of the training images.
     """
 
     _: KW_ONLY
@@ -55,44 +62,39 @@ class RivalPlan(ScenePlan):
             raise unknown_name("network to train", self.architecture, RIVALS)
         self._at_least_one("targets")
 
-    @property
-    def sizes(self) -> dict[str, int]:
-        return {"channels": self.channels} if self.architecture == "hsi-denet" else {}
-
-
-PLANS = {
-    "hsid-cnn": RivalPlan("hsid-cnn"),
-    "hsi-denet": RivalPlan("hsi-denet", patch=32, batch=8, steps=3000),
-}
-"""The planned budget of each network; ``minutes`` may end a run earlier."""
-
 
 @dataclass
-class RivalTraining(Training):
-    """Everything a run of a rival network needs to go on."""
+class RivalTraining(Training[RivalPlan, Rival, tuple[Tensor, Tensor]]):
+    """A run of a network that restores images by itself."""
 
-    kind: ClassVar[type[Plan]] = RivalPlan
-    architectures: ClassVar[Mapping[str, Any]] = RIVALS
+    plan_type: ClassVar[type[Plan]] = RivalPlan
 
-    @property
-    def figures(self) -> list[str]:
-        return []
+    @staticmethod
+    def build_network(recipe: RivalPlan) -> Rival:
+        kind = RIVALS[recipe.architecture]
+        return kind(**kind.sizes_for(recipe.channels))
 
-    def gradients(self, patches: Patches, indices: Sequence[int], batch: int) -> Tensor:
-        r = self.recipe
-        clean, noisy = patches.batch(self.step, indices)
-        rng = np.random.default_rng([r.seed, self.step, indices[0], 1])
-        restored, target = self.net.sample(noisy, clean, rng, r.targets)
+    def add_gradients(self, patches: tuple[Tensor, Tensor], batch: int) -> Tensor:
+        clean, noisy = patches
+        rng = np.random.default_rng([self.recipe.seed, self.step, find_place()[0], 1])
+        restored, target = self.net.sample(noisy, clean, rng, self.recipe.targets)
         loss: Tensor = ((restored - target) ** 2).mean() * (len(clean) / batch)
-        loss.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(loss)
         return loss.detach().view(1)
 
     @torch.no_grad()
-    def validate(self, pairs: list[tuple[F32, F32]]) -> dict[str, float]:
-        """Mean PSNR on the validation crops."""
+    def validate(self, pairs: Sequence[Pair]) -> dict[str, float]:
+        """Mean PSNR on the validation crops (dB)."""
         net = self.averaged()
         total = sum(psnr(clean, net(torch.from_numpy(noisy)).numpy()) for clean, noisy in pairs)
         return {self.recipe.name: total / len(pairs)}
+
+
+def plan_rival(name: str) -> RivalPlan:
+    """The plan of a network by name, with the sizes that its class gives (``plan``)."""
+    if name not in RIVALS:
+        raise unknown_name("network to train", name, RIVALS)
+    return RivalPlan.from_dict({"name": name, **RIVALS[name].plan})
 
 
 def train_rival(
@@ -101,21 +103,20 @@ def train_rival(
     out: str | Path,
     *,
     held_out: Mapping[str, F32] | None = None,
-    **how: Unpack[How],
+    **settings: Unpack[RunSettings],
 ) -> Path:
-    """Train a rival network and write ``out/<name>.safetensors``; returns its path.
+    """Train a network that restores images by itself, and write it; returns its path.
 
     Args:
         scenes, held_out: clean cubes (band, row, col) in [0, 1] to train and to validate on.
-        how: see :class:`hyperdlw.train.loop.How`.
+        settings: see :class:`hyperdlw.train.loop.RunSettings`.
     """
     counts = sorted({s.shape[0] for s in scenes.values()})
     if len(counts) > 1:
         raise BadOption(f"the training scenes must have the same number of bands, not {counts}")
-
-    def material(r: RivalPlan) -> Material:
-        facts = {"kind": "rival", **from_scenes(scenes, held_out, r)}
-        pairs = validation_set(held_out, r) if held_out else []
-        return Material(Patches(list(scenes.values()), r), pairs, facts)
-
-    return conduct(RivalTraining, replace(plan, channels=counts[0]), material, out, **how)
+    folder, plan = Path(out), replace(plan, channels=counts[0])
+    run = resume_run(RivalTraining, plan, folder, settings) or RivalTraining.begin(plan)
+    facts = {"kind": "rival", **describe_data(scenes, held_out, run.recipe)}
+    pairs = make_pairs(held_out or {}, run.recipe)
+    data = TrainingData(Patches(list(scenes.values()), run.recipe), pairs, facts)
+    return run_training(run, data, folder, **settings)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from ...errors import BadOption, unknown_name
+from ...errors import BadOption
 from . import console
 
 if TYPE_CHECKING:
-    from ...train import F32, Figures, Plan
+    from rich.progress import TaskID
+
+    from ...train import F32, Figures, Plan, RunSettings
 
 P = TypeVar("P", bound="Plan")
 
@@ -46,12 +48,8 @@ class TrainingOptions:
     def held_out_names(self) -> tuple[str, ...]:
         return tuple(s.strip() for s in self.held_out.split(",") if s.strip())
 
-    def read_scenes(
-        self, folder: Path, plan: Plan, bands: int | None = None
-    ) -> tuple[dict[str, F32], dict[str, F32]]:
-        """The scenes of a folder to train and to validate on; files that cannot be used are named.
-
-        Scenes that the command line holds out must be there, those of the plan may be missing.
+    def read_scenes(self, folder: Path, bands: int | None = None) -> dict[str, F32]:
+        """The scenes of a folder, those to hold out among them; files that cannot be used are named.
 
         Args:
             bands: keep only scenes with this many bands.
@@ -64,11 +62,7 @@ class TrainingOptions:
         missing = [s for s in self.held_out_names if s not in scenes]
         if missing:
             raise BadOption(f"there is no scene {', '.join(missing)} in {folder} to hold out")
-        wanted = self.held_out_names or plan.held_out
-        apart = {s: scenes.pop(s) for s in wanted if s in scenes}
-        if not scenes:
-            raise BadOption("every scene is held out, so there is nothing to train on")
-        return scenes, apart
+        return scenes
 
     def change_plan(self, plan: P, steps: int | None) -> P:
         """The plan with the steps, the seed and the held-out scenes of the command line."""
@@ -80,18 +74,12 @@ class TrainingOptions:
         )
 
     def run_training(
-        self,
-        train: Callable[..., Path],
-        plan: Plan,
-        folder: Path,
-        bands: int | None = None,
-        what: str = "network",
+        self, name: str, train: Callable[[Path, RunSettings], Path], what: str = "network"
     ) -> None:
-        """Train on the scenes of a folder, and say what was written.
+        """Train, and say what was written.
 
         Args:
-            train: takes the plan, the scenes, the folder of the run, and its settings.
-            bands: keep only scenes with this many bands.
+            train: takes the folder of the run and its settings.
             what: the word for what is trained.
         """
         import torch
@@ -100,22 +88,20 @@ class TrainingOptions:
 
         if self.threads is not None:
             torch.set_num_threads(self.threads)
-        out = self.out or Path("runs") / plan.name
-        scenes, apart = self.read_scenes(folder, plan, bands)
-        with _join_processes() as rank, show_progress(plan) as show:
-            target = train(
-                plan,
-                scenes,
-                out,
-                held_out=apart,
-                resume=self.resume,
-                checkpoint_minutes=self.checkpoint_minutes,
-                minutes=self.minutes,
-                report=show,
-            )
+        out = self.out or Path("runs") / name
+        with _join_processes() as rank, show_progress() as show:
+            settings: RunSettings = {
+                "resume": self.resume,
+                "checkpoint_minutes": self.checkpoint_minutes,
+                "minutes": self.minutes,
+                "report": show,
+            }
+            target = train(out, settings)
         if rank == 0:
-            picture = draw_curves(out / "log.jsonl", out / "curves.png")
-            typer.echo(f"{what}: {target}" + (f", curves: {picture}" if picture else ""))
+            logs = sorted(out.glob("**/log.jsonl"))
+            pictures = [draw_curves(log, log.with_name("curves.png")) for log in logs]
+            curves = ", ".join(str(p) for p in pictures if p is not None)
+            typer.echo(f"{what}: {target}" + (f", curves: {curves}" if curves else ""))
 
 
 AS_PLANNED = TrainingOptions()
@@ -131,15 +117,18 @@ def train(
 ) -> None:
     """Train a weight network.
 
-    Through the denoisers named in a recipe. A run can be killed at any moment and resumed.
+    Through the denoisers named in a recipe, stage after stage. A run can be killed at any moment and
+    resumed.
     """
     # Imported here, because torch takes seconds and ``hyperdlw --help`` should not.
-    from ...train import Recipe
-    from ...train import train as train_network
+    from ...train import read_recipe, train_recipe
 
-    plan = options.change_plan(Recipe.read(recipe, start=start), steps)
-    colour = 3 if plan.architecture == "dlwnet2d" else None
-    options.run_training(train_network, plan, data, colour)
+    plan = read_recipe(recipe, start=start)
+    plan = replace(plan, stages=tuple(options.change_plan(r, steps) for r in plan.stages))
+    if options.held_out_names:
+        plan = plan.hold_out(options.held_out_names)
+    scenes = options.read_scenes(data, 3 if plan.architecture == "dlwnet2d" else None)
+    options.run_training(plan.name, lambda out, how: train_recipe(plan, scenes, out, **how))
 
 
 def train_rival(
@@ -152,12 +141,14 @@ def train_rival(
 
     On case-1 noise, like the published networks of the paper.
     """
-    from ...train import PLANS
+    from ...train import plan_rival, split_scenes
     from ...train import train_rival as train_network
 
-    if network not in PLANS:
-        raise unknown_name("network to train", network, PLANS)
-    options.run_training(train_network, options.change_plan(PLANS[network], steps), data)
+    plan = options.change_plan(plan_rival(network), steps)
+    scenes, apart = split_scenes(options.read_scenes(data), plan)
+    options.run_training(
+        plan.name, lambda out, how: train_network(plan, scenes, out, held_out=apart, **how)
+    )
 
 
 def train_denoiser(
@@ -168,14 +159,17 @@ def train_denoiser(
     steps: StepsOption = None,
 ) -> None:
     """Train the denoiser of plug-and-play."""
-    from ...train import DenoiserRecipe, load_photographs
+    from ...train import DenoiserRecipe, load_photographs, split_scenes
     from ...train import train_denoiser as train_network
 
-    photographs = load_photographs(grey)
     plan = options.change_plan(DenoiserRecipe(name), steps)
-    options.run_training(
-        partial(train_network, photographs=photographs), plan, cubes, what="denoiser"
-    )
+    given = {"photographs": load_photographs(grey)}
+    scenes, apart = split_scenes(options.read_scenes(cubes), plan)
+
+    def run(out: Path, how: RunSettings) -> Path:
+        return train_network(plan, scenes, out, held_out=apart, **given, **how)
+
+    options.run_training(name, run, "denoiser")
 
 
 @contextmanager
@@ -199,27 +193,28 @@ def _psnr_text(figures: Figures) -> str:
 
 
 @contextmanager
-def show_progress(plan: Plan) -> Iterator[Callable[[Figures], None]]:
+def show_progress() -> Iterator[Callable[[Plan, Figures], None]]:
     """A live line on a terminal, a plain line every ten seconds in a log."""
     if console.err.is_terminal:
-        with _live_line(plan) as show:
+        with _live_line() as show:
             yield show
         return
-    last = -10.0
+    last = -math.inf
 
-    def print_line(figures: Figures) -> None:
+    def print_line(plan: Plan, figures: Figures) -> None:
         nonlocal last
         if figures.psnr or time.monotonic() - last > 10:
             last = time.monotonic()
+            where = f"{plan.name} {plan.stage}".rstrip()
             text = f"loss {figures.loss:.4f}{_psnr_text(figures)}"
-            typer.echo(f"step {figures.step} of {plan.steps}  {text}", err=True)
+            typer.echo(f"{where}: step {figures.step} of {plan.last_step}  {text}", err=True)
 
     yield print_line
 
 
 @contextmanager
-def _live_line(plan: Plan) -> Iterator[Callable[[Figures], None]]:
-    """A bar with speed, loss and the last validation."""
+def _live_line() -> Iterator[Callable[[Plan, Figures], None]]:
+    """A bar for every stage, with speed, loss and the last validation."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -228,19 +223,22 @@ def _live_line(plan: Plan) -> Iterator[Callable[[Figures], None]]:
         TimeRemainingColumn,
     )
 
-    columns = (TextColumn(plan.name), BarColumn(), MofNCompleteColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     said = TextColumn("{task.fields[speed]} patches/s  {task.fields[said]}")
-    first: tuple[int, float] | None = None
     scores = ""
     with Progress(*columns, said, TimeRemainingColumn(), console=console.err) as bar:
-        task = bar.add_task("", total=plan.steps, speed="", said="")
+        started: dict[Plan, tuple[TaskID, int, float]] = {}
 
-        def show(figures: Figures) -> None:
-            nonlocal first, scores
+        def show(plan: Plan, figures: Figures) -> None:
+            nonlocal scores
             now = time.monotonic()
-            first = first or (figures.step, now)
-            count = plan.size_at(figures.step)[1] * (figures.step - first[0])
-            speed = f"{count / (now - first[1]):.1f}" if count else ""
+            if plan not in started:
+                name = f"{plan.name} {plan.stage}".rstrip()
+                task = bar.add_task(name, total=plan.last_step, speed="", said="")
+                started[plan] = (task, figures.step, now)
+            task, first, begin = started[plan]
+            count = plan.size_at(figures.step)[1] * (figures.step - first)
+            speed = f"{count / (now - begin):.1f}" if count else ""
             scores = _psnr_text(figures) or scores
             text = f"loss {figures.loss:.4f}{scores}"
             bar.update(task, completed=figures.step, speed=speed, said=text)

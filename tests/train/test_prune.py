@@ -1,4 +1,4 @@
-"""Narrowing a network: exact where channels are superfluous, near where they are not."""
+"""Pruning a network: exact where channels are superfluous, near where they are not."""
 
 from pathlib import Path
 
@@ -9,9 +9,8 @@ import torch
 from hyperdlw.errors import BadOption
 from hyperdlw.networks import files as store
 from hyperdlw.networks.dlwnet import DLWnet3d
-from hyperdlw.train.loop import train
-from hyperdlw.train.prune import narrowed
-from hyperdlw.train.recipe import Recipe
+from hyperdlw.train import Recipe, train
+from hyperdlw.train.prune import prune_network
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def test_dead_channels_go_without_a_trace(images: list[torch.Tensor]) -> None:
     net = net_of(8)
     for layer in (*net.space, *net.spectrum):
         layer.weight[[1, 4]], layer.bias[[1, 4]] = 0.0, -1.0
-    small = narrowed(net, 6, images)
+    small = prune_network(net, 6, images)
     for image in images:
         torch.testing.assert_close(small(image), net(image), rtol=1e-4, atol=1e-5)
 
@@ -38,14 +37,14 @@ def test_equal_channels_are_joined(images: list[torch.Tensor]) -> None:
     net = net_of(8)
     for layer in (*net.space, *net.spectrum):
         layer.weight[5], layer.bias[5] = layer.weight[2], layer.bias[2]
-    small = narrowed(net, 7, images)
+    small = prune_network(net, 7, images)
     for image in images:
         torch.testing.assert_close(small(image), net(image), rtol=1e-3, atol=1e-4)
 
 
 def test_refitting_beats_cutting(images: list[torch.Tensor]) -> None:
     net = net_of(16)
-    small = narrowed(net, 12, images)
+    small = prune_network(net, 12, images)
     cut = DLWnet3d(12).requires_grad_(False)
     with torch.no_grad():
         for a, b in zip(cut.parameters(), net.parameters(), strict=True):

@@ -1,0 +1,274 @@
+"""Training of weight networks: how good are the images that the models restore with these weights?"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Unpack
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import models
+from ..errors import BadOption
+from ..io import atomic
+from ..networks import ARCHITECTURES, DLWnet3d, Network
+from ..networks import files as store
+from ..solver import Backward, Problem, solve
+from ..testbed import find_noise, psnr
+from ..weights import softmax_weights
+from .card import describe_data, describe_start
+from .loop import (
+    F32,
+    Pair,
+    RunSettings,
+    Training,
+    TrainingData,
+    find_place,
+    resume_run,
+    run_training,
+)
+from .patches import Patches, crop_middle, split_scenes
+from .prune import prune_network
+from .recipe import Plan, Recipe, RecipeFile, ScenePlan
+
+PART_VOXELS = 130_000
+"""Voxels that go through network and solvers together: one 64x64x31 patch, or ten of 20x20x31."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The upper level of equation (3); the attributes are those of :class:`Recipe`."""
+
+    sources: Sequence[str]
+    loss: str = "mse"
+    backward: Backward = "unroll"
+    depth: float = 1.0
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> Objective:
+        return cls(recipe.sources, recipe.loss, recipe.backward, recipe.depth)
+
+
+def restore_images(logits: Tensor, noisy: Tensor, objective: Objective) -> list[Tensor]:
+    """The images of every source model under the weights of ``logits`` (..., band, row, col)."""
+    w = softmax_weights(logits)
+    images = []
+    for name in objective.sources:
+        model = models.build(name, noisy.shape)
+        usual = model.schedule
+        # The implicit gradient is that of the minimiser, so the minimiser has to be found.
+        schedule = (
+            usual.converged(1e-4, 300)
+            if objective.backward == "implicit"
+            else replace(usual, steps=max(1, round(objective.depth * usual.steps)))
+        )
+        images.append(solve(Problem(model, noisy, w), schedule, backward=objective.backward).x)
+    return images
+
+
+def bilevel_loss(
+    logits: Tensor, noisy: Tensor, clean: Tensor, objective: Objective
+) -> tuple[Tensor, Tensor]:
+    """Mean over source models and patches of the error (equation (3)), and the MSE of each source.
+
+    ``loss`` "mse": mean squared error. "log": mean over sources and patches of log(MSE), so that every
+    patch counts by its ratio, as it does in a mean of PSNR values.
+    """
+    images = restore_images(logits, noisy, objective)
+    errors = torch.stack([((x - clean) ** 2).flatten(1).mean(1) for x in images])
+    loss = errors.mean() if objective.loss == "mse" else torch.log(errors + 1e-8).mean()
+    return loss, errors.detach().mean(1)
+
+
+def add_gradients(
+    net: Network,
+    noisy: Tensor,
+    clean: Tensor,
+    objective: Objective,
+    batch: int | None = None,
+) -> Tensor:
+    """Add the gradient of the loss to the network's; returns [loss, MSE of each source].
+
+    The loss is a mean over patches, so the gradients of parts of the batch add up to the same, and the
+    memory is that of one part.
+
+    Args:
+        batch: number of patches of the whole batch when these are only a share of it.
+    """
+    total = batch or len(noisy)
+    figures = torch.zeros(1 + len(objective.sources))
+    count = max(1, PART_VOXELS // noisy[0].numel())
+    for start in range(0, len(noisy), count):
+        y, x = noisy[start : start + count], clean[start : start + count]
+        loss, errors = bilevel_loss(net(y), y, x, objective)
+        share = len(y) / total
+        torch.autograd.backward(loss * share)
+        figures += torch.cat([loss.detach().view(1), errors]) * share
+    return figures
+
+
+@torch.no_grad()
+def validate_network(net: Network, pairs: Sequence[Pair], objective: Objective) -> dict[str, float]:
+    """Mean PSNR of every source model on pairs of clean and noisy images (dB)."""
+    totals = dict.fromkeys(objective.sources, 0.0)
+    for clean, noisy in pairs:
+        y = torch.from_numpy(noisy)
+        images = restore_images(net(y), y, replace(objective, backward="none"))
+        for name, x in zip(objective.sources, images, strict=True):
+            totals[name] += psnr(clean, x.numpy()) / len(pairs)
+    return totals
+
+
+def make_pairs(scenes: Mapping[str, F32], recipe: ScenePlan, side: int = 48) -> list[Pair]:
+    """Central crops of the held-out scenes, once per noise of the recipe; the same in every run."""
+    pairs = []
+    for i, scene in enumerate(scenes.values()):
+        clean = crop_middle(scene, side)
+        for noise in map(find_noise, dict.fromkeys(recipe.noise)):
+            rng = np.random.default_rng([20260101, i, noise.stream])
+            pairs.append((clean, noise.apply(clean, rng).y))
+    return pairs
+
+
+@dataclass
+class WeightTraining(Training[Recipe, Network, tuple[Tensor, Tensor]]):
+    """A run of a weight network."""
+
+    plan_type: ClassVar[type[Plan]] = Recipe
+
+    @staticmethod
+    def build_network(recipe: Recipe) -> Network:
+        return ARCHITECTURES[recipe.architecture](**recipe.sizes)
+
+    @property
+    def figure_names(self) -> list[str]:
+        return [f"mse_{s}" for s in self.recipe.sources]
+
+    def add_gradients(self, patches: tuple[Tensor, Tensor], batch: int) -> Tensor:
+        clean, noisy = patches
+        return add_gradients(self.net, noisy, clean, Objective.of(self.recipe), batch)
+
+    def validate(self, pairs: Sequence[Pair]) -> dict[str, float]:
+        return validate_network(self.averaged(), pairs, Objective.of(self.recipe))
+
+
+def begin_from(recipe: Recipe, start: str | Path, patches: Patches) -> WeightTraining:
+    """A run that starts from a network, which is pruned first if it is wider than the recipe's."""
+    net = store.load_network(start).net
+    filters = recipe.filters or net.filters
+    if isinstance(net, DLWnet3d) and net.filters > filters:
+        images = [torch.from_numpy(patches.cut_patch(step, 0)[1]) for step in range(8)]
+        net = prune_network(net, filters, images)
+    net = net.train().requires_grad_(True)
+    wanted = {"architecture": recipe.architecture, "filters": filters}
+    if any(net.config[k] != v for k, v in wanted.items()):
+        raise BadOption(
+            f"the recipe wants {wanted}, the network {start} it starts from is {net.config}"
+        )
+    return WeightTraining.begin(replace(recipe, filters=filters), net)
+
+
+def train(
+    recipe: Recipe,
+    scenes: Mapping[str, F32],
+    out: str | Path,
+    *,
+    held_out: Mapping[str, F32] | None = None,
+    start: str | Path | None = None,
+    **settings: Unpack[RunSettings],
+) -> Path:
+    """Train a weight network as one recipe says and write it to ``out``; returns its path.
+
+    Args:
+        scenes: clean cubes (band, row, col) in [0, 1] by name.
+        held_out: scenes for validation; without them there is none.
+        start: file of the network to start from, instead of the recipe's ``start``.
+        settings: see :class:`hyperdlw.train.loop.RunSettings`.
+    """
+    folder, start = Path(out), recipe.start if start is None else start
+    run = resume_run(WeightTraining, recipe, folder, settings)
+    recipe = recipe if run is None else run.recipe
+    patches = Patches(list(scenes.values()), recipe)
+    if run is None:
+        run = WeightTraining.begin(recipe) if start is None else begin_from(recipe, start, patches)
+    facts = {
+        "sources": list(recipe.sources),
+        **describe_data(scenes, held_out, recipe),
+        **({} if start is None else describe_start(start)),
+    }
+    data = TrainingData(patches, make_pairs(held_out or {}, recipe), facts)
+    return run_training(run, data, folder, **settings)
+
+
+def train_recipe(
+    recipe: RecipeFile,
+    scenes: Mapping[str, F32],
+    out: str | Path,
+    **settings: Unpack[RunSettings],
+) -> Path:
+    """Train a weight network through all stages of a recipe file; returns the path of the network.
+
+    A stage writes to the folder of its name in ``out``. The stages of a recipe that the first one
+    starts from write to the folder of that recipe beside ``out``; those that are there already are
+    used. If the time (``minutes``) ends before the last stage does, the path is that of the stage.
+
+    Args:
+        scenes: clean cubes (band, row, col) in [0, 1] by name; every stage takes those it names.
+        settings: see :class:`hyperdlw.train.loop.RunSettings`; ``minutes`` is for all stages together.
+    """
+    folder = Path(out)
+    minutes = settings.get("minutes")
+    deadline = None if minutes is None else time.monotonic() + 60 * minutes
+    target, done = _train_stages(recipe, scenes, folder, deadline, settings)
+    final = folder / target.name
+    if not done or final == target:
+        return target
+    if find_place()[0] == 0:
+        with atomic(final, overwrite=True) as tmp:
+            shutil.copyfile(target, tmp)
+    return final
+
+
+def _train_stages(
+    recipe: RecipeFile,
+    scenes: Mapping[str, F32],
+    out: Path,
+    deadline: float | None,
+    settings: RunSettings,
+) -> tuple[Path, bool]:
+    """The network of the last stage that was reached, and whether that is the end of the recipe."""
+    target: Path | None = None
+    if recipe.parent is not None:
+        beside: RunSettings = {**settings, "resume": True}
+        folder = out.parent / recipe.parent.name
+        target, done = _train_stages(recipe.parent, scenes, folder, deadline, beside)
+        if not done:
+            return target, False
+    for r in recipe.stages:
+        start, folder = target, out / r.stage
+        target = folder / f"{r.name}.safetensors"
+        if settings.get("resume") and is_finished(target, r):
+            continue
+        chosen, apart = split_scenes(scenes, r)
+        left: RunSettings = {**settings}
+        if deadline is not None:
+            left["minutes"] = (deadline - time.monotonic()) / 60
+        train(r, chosen, folder, held_out=apart, start=start, **left)
+        if not is_finished(target, r):
+            return target, False
+    assert target is not None
+    return target, True
+
+
+def is_finished(path: Path, recipe: Recipe) -> bool:
+    """Whether a file holds the network at the end of a recipe; one of another recipe is an error."""
+    if not path.exists():
+        return False
+    card = store.load_network(path).card
+    recipe.check_same(Recipe.from_dict(card["recipe"]), path)
+    return bool(card["steps"] == recipe.last_step)
