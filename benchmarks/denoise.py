@@ -15,7 +15,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 import hyperdlw
-from hyperdlw.pipeline.run import DEFAULT_MODEL
+from hyperdlw.pipeline import DEFAULT_MODEL
 from hyperdlw.weights import DEFAULT
 
 

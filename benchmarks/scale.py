@@ -51,9 +51,7 @@ def best(work: Callable[[], object], repeats: int) -> float:
 
 def cost(sides: list[int], bands: int, model: str, weights: str) -> None:
     from hyperdlw import io
-    from hyperdlw.pipeline import in_strips as large
     from hyperdlw.pipeline.run import denoise
-    from hyperdlw.weights import resolve
 
     print(f"{model}, weights {weights}, {bands} bands\n")
     print("| side | whole, s | ns per voxel | tiles | in tiles, s | ns per voxel |")
@@ -65,9 +63,11 @@ def cost(sides: list[int], bands: int, model: str, weights: str) -> None:
             cube = io.open_cube(path)
         repeats = max(1, REPEATED // side)
         whole = best(lambda: denoise(cube, model=model, weights=weights), repeats)  # noqa: B023
-        options = large.Options(model, resolve(weights))
-        plan = large.plan_for(cube.shape, options, tile=max(16, side // 4))
-        tiled = best(lambda: large.denoise_cube(cube, options, plan), repeats)  # noqa: B023
+        tile = max(16, side // 4)
+        tiled = best(
+            lambda: denoise(cube, model=model, weights=weights, tile=tile),  # noqa: B023
+            repeats,
+        )
         voxels = bands * side**2
         print(
             f"| {side} | {whole:.1f} | {1e9 * whole / voxels:.0f} | {len(plan.strips)} | "

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hyperdlw.pipeline import plan as tiles
-from hyperdlw.pipeline.journal import folder_of, workplace
+from hyperdlw.pipeline.journal import folder_of, open_journal
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_output_is_input(hyperdlw, tmp_path, line, small):
 
 def test_two_processes_on_one_output(hyperdlw, tmp_path, noisy, small):
     target = tmp_path / "clean.npy"
-    with workplace(folder_of(target), "other", 0):
+    with open_journal(folder_of(target), "other", 0):
         ran = hyperdlw("denoise", noisy, target, *small)
         assert ran.code == 2
         assert "another process is working on this output" in ran.err
@@ -144,12 +144,12 @@ def test_a_full_disk_leaves_the_old_file(hyperdlw, tmp_path, noisy, small, monke
 
 
 def test_ctrl_c_leaves_no_debris(hyperdlw, tmp_path, noisy, small, monkeypatch):
-    from hyperdlw.pipeline import in_strips as large
+    from hyperdlw.pipeline.in_strips import InStrips
 
     def stop(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(large, "write", stop)
+    monkeypatch.setattr(InStrips, "restore", stop)
     ran = hyperdlw("denoise", noisy, tmp_path / "a.npy", *small)
     assert ran.code == 130, ran.err
     assert [p.name for p in tmp_path.iterdir()] == ["noisy.npy"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,18 +19,18 @@ from hypothesis import strategies as st
 from hyperdlw import io, models
 from hyperdlw.errors import BadFile
 from hyperdlw.networks.dlwnet import DLWnet3d
-from hyperdlw.pipeline import in_strips as large
+from hyperdlw.pipeline import Report, denoise_file
+from hyperdlw.pipeline import run as running
 from hyperdlw.pipeline.journal import (
     Serial,
     folder_of,
     journal_line,
     key_of,
+    open_journal,
     read_journal,
-    workplace,
 )
-from hyperdlw.pipeline.products import Outputs, denoise_file
 from hyperdlw.testbed import scenes
-from hyperdlw.weights import Net, resolve
+from hyperdlw.weights import Net
 
 
 @pytest.fixture
@@ -51,12 +53,20 @@ def net() -> Net:
     return Net(DLWnet3d(2, 1), "tiny")
 
 
-def run(path: Path, target: Path, model: str = "nn", **more: object) -> dict:
+def run(path: Path, target: Path, model: str = "nn", watch: object = None) -> Report:
     with io.open_reader(path) as file:
-        short = replace(models.build(model, file.shape).schedule, steps=4)
-        options = large.Options(model, resolve([net(), "precision"]), schedule=short)
-        plan = large.plan_for(file.shape, options, tile=7)
-        return denoise_file(file, str(target), options, plan, Outputs(), True, **more)
+        short = replace(models.build_model(model, file.shape).schedule, steps=4)
+    tell = SimpleNamespace(plan_made=lambda *_: None, item_done=watch or (lambda *_: None))
+    return denoise_file(
+        path,
+        target,
+        overwrite=True,
+        progress=tell,
+        model=model,
+        weights=[net(), "precision"],
+        schedule=short,
+        tile=7,
+    )
 
 
 class Doomed(Serial):
@@ -85,7 +95,8 @@ def killed(path: Path, target: Path, model: str, point: int, kind: int) -> bool:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         if kind == 0:
-            run(path, target, model, executor=Doomed(point))
+            running.open_executor = lambda *_: nullcontext(Doomed(point))
+            run(path, target, model)
         elif kind == 1:
             run(path, target, model, watch=bang)
         else:
@@ -153,7 +164,7 @@ def test_finished_work_is_not_done_again(noisy, tmp_path, monkeypatch):
     first, seen[:] = list(seen), []
     report = run(noisy, target, watch=lambda *a: seen.append(a[0]))
     assert seen[0] == "step 3-sum1"
-    assert report["tiling"]["resumed"] == len(first)
+    assert report.tiling["resumed"] == len(first)
     assert not folder_of(target).exists()
 
 
@@ -166,12 +177,12 @@ def test_other_options_start_anew(noisy, tmp_path):
 
     with pytest.raises(Crash):
         run(noisy, target, "tvs", watch=stop)
-    assert run(noisy, target, "tv")["tiling"]["resumed"] == 0
+    assert run(noisy, target, "tv").tiling["resumed"] == 0
     with pytest.raises(Crash):
         run(noisy, target, "tvs", watch=stop)
     data = np.load(noisy)
     np.save(noisy, data + np.float32(1))
-    assert run(noisy, target, "tvs")["tiling"]["resumed"] == 0
+    assert run(noisy, target, "tvs").tiling["resumed"] == 0
 
 
 def test_ctrl_c_leaves_nothing(noisy, tmp_path):
@@ -185,11 +196,11 @@ def test_ctrl_c_leaves_nothing(noisy, tmp_path):
 
 
 def test_one_process_per_output(tmp_path):
-    folder = tmp_path / ".x.dlw"
+    folder = tmp_path / ".x.hyperdlw"
     with (
-        workplace(folder, "a", 0),
+        open_journal(folder, "a", 0),
         pytest.raises(BadFile, match="another process"),
-        workplace(folder, "a", 0),
+        open_journal(folder, "a", 0),
     ):
         pass
 

@@ -12,9 +12,9 @@ from hyperdlw import models
 from hyperdlw.cube import Cube
 from hyperdlw.errors import BadOption, OutOfResources
 from hyperdlw.networks.dlwnet import DLWnet3d
-from hyperdlw.pipeline import in_strips as large
+from hyperdlw.pipeline import check_options, denoise, plan_run
 from hyperdlw.pipeline import plan as tiles
-from hyperdlw.pipeline.run import denoise
+from hyperdlw.pipeline.options import parse_memory
 from hyperdlw.solver import (
     DiskArray,
     DiskProblem,
@@ -29,7 +29,7 @@ from hyperdlw.solver import (
 )
 from hyperdlw.solver.penalties import GRADIENT, tv_prox
 from hyperdlw.testbed import noise, scenes
-from hyperdlw.weights import Net, resolve
+from hyperdlw.weights import Net
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +53,7 @@ def net() -> Net:
 
 
 def cut(cube: Cube, tile: int, model: str = "nn", weights: object = "uniform", **more: object):
-    options = large.Options(model, resolve(weights), **more)
-    return large.denoise_cube(cube, options, large.plan_for(cube.shape, options, tile=tile))
+    return denoise(cube, model=model, weights=weights, tile=tile, **more)
 
 
 def near(a: np.ndarray, b: np.ndarray, tolerance: float = 1e-5) -> None:
@@ -198,7 +197,7 @@ def test_all_steps_in_double_precision(tmp_path, model):
     for array, values in zip(arrays, (y, w), strict=True):
         array.write(slice(None), values)
     (tmp_path / "state").mkdir()
-    plan = tiles.plan(y.shape, built, tile=7)
+    plan = plan_run(y.shape, check_options(model=model, weights="uniform", tile=7))
     means = Whole(y.mean((1, 2)))
     setting = DiskProblem(
         tmp_path / "state", plan, use_stages(built), built.schedule, *arrays, whole=means
@@ -222,10 +221,8 @@ def test_own_models_are_blended(cube, monkeypatch):
     clean = scenes.synthetic(4, 150, 20, rng=np.random.default_rng(7)).data
     noisy = Cube.from_array(noise.case(1, clean, np.random.default_rng(8), affected=1).y)
     whole = denoise(noisy, model="own", weights="precision", range=(0, 1))
-    options = large.Options("own", resolve("precision"), range=(0, 1))
-    plan = large.plan_for(noisy.shape, options, tile=75)
-    assert (plan.way, len(plan.strips)) == ("blended", 2)
-    parts = large.denoise_cube(noisy, options, plan)
+    parts = cut(noisy, 75, "own", "precision", range=(0, 1))
+    assert (parts.report.tiling["way"], parts.report.tiling["tiles"]) == ("blended", 2)
     assert not parts.report.tiling["exact"]
     assert "blended" in parts.report.tiling["guarantee"]
     # No seam to be seen: a thousandth of the range.
@@ -256,8 +253,8 @@ def test_ramps_add_up():
 
 
 def test_a_cube_that_fits_is_not_cut(cube):
-    options = large.Options("nn", resolve("uniform"))
-    assert not large.plan_for(cube.shape, options, "1G").tiled
+    options = check_options(model="nn", weights="uniform", memory="1G")
+    assert not plan_run(cube.shape, options).tiled
     a = denoise(cube, model="nn", weights="uniform", memory="1G")
     b = denoise(cube, model="nn", weights="uniform")
     np.testing.assert_array_equal(a.cube.data, b.cube.data)
@@ -267,8 +264,8 @@ def test_a_cube_that_fits_is_not_cut(cube):
 @pytest.mark.parametrize("model", [m for m in MODELS if m != "svtv"])
 @pytest.mark.parametrize("shape", [(100, 1024, 1024), (274, 11182, 720)])
 def test_plans_keep_to_the_limit(model, shape):
-    built = models.build(model, shape)
-    plan = tiles.plan(shape, built, "2G" if shape[0] == 100 else "8G")
+    memory = "2G" if shape[0] == 100 else "8G"
+    plan = plan_run(shape, check_options(model=model, memory=memory))
     assert plan.tiled
     assert plan.exact
     assert plan.memory <= plan.limit
@@ -279,13 +276,7 @@ def test_plans_keep_to_the_limit(model, shape):
 
 def test_too_little_memory_is_one_sentence(cube):
     with pytest.raises(OutOfResources, match=r"needs at least .* raise --memory"):
-        tiles.plan((100, 1024, 1024), models.build("nn", (100, 1024, 1024)), "350M")
+        plan_run((100, 1024, 1024), check_options(model="nn", memory="350M"))
     for wrong in ("two", "-1G", "0", "nanG"):
         with pytest.raises(BadOption, match="memory"):
-            tiles.parse_memory(wrong)
-
-
-def test_rank_from_the_strip_in_the_middle(cube):
-    parts = cut(cube, 20, "lrtv", "uniform", rank="auto", schedule=few("lrtv", cube.shape))
-    assert parts.report.rank >= 1
-    assert parts.report.tiling["chosen_on_rows"] == [20, 40]
+            parse_memory(wrong)

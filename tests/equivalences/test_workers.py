@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,11 +19,10 @@ import pytest
 from hyperdlw import io, models
 from hyperdlw.cube import Cube, Encoding
 from hyperdlw.errors import DlwError, MissingDependency
-from hyperdlw.pipeline import in_strips as large
-from hyperdlw.pipeline.products import Outputs, denoise_file
-from hyperdlw.pipeline.workers import Dask, executor
+from hyperdlw.pipeline import Outputs, denoise_file
+from hyperdlw.pipeline import run as running
+from hyperdlw.pipeline.workers import Dask, open_executor
 from hyperdlw.testbed import scenes
-from hyperdlw.weights import resolve
 
 pytest.importorskip("distributed")
 pytest.importorskip("zarr")
@@ -96,12 +96,20 @@ def noisy(tmp_path_factory) -> Path:
 
 def run(noisy: Path, target: Path, who: Dask | None, model: str, weights: Path | None = None):
     with io.open_reader(noisy) as file:
-        short = replace(models.build(model, file.shape).schedule, steps=2)
-        options = large.Options(model, resolve("N+T+TS"), schedule=short)
-        plan = large.plan_for(file.shape, options, tile=TILE)
-        assert len(plan.strips) == STRIPS
-        outputs = Outputs(None if weights is None else str(weights))
-        return denoise_file(file, str(target), options, plan, outputs, executor=who)
+        short = replace(models.build_model(model, file.shape).schedule, steps=2)
+    with pytest.MonkeyPatch.context() as patch:
+        if who is not None:
+            patch.setattr(running, "open_executor", lambda *_: nullcontext(who))
+        report = denoise_file(
+            noisy,
+            target,
+            outputs=Outputs(None if weights is None else str(weights)),
+            model=model,
+            schedule=short,
+            tile=TILE,
+        )
+    assert report.tiling["tiles"] == STRIPS
+    return report
 
 
 def tree(path: Path) -> dict[str, bytes]:
@@ -115,13 +123,13 @@ def test_a_dead_worker_costs_its_tile_only(tmp_path, noisy, model):
     books = tmp_path / "books"
     books.mkdir()
     passes = {"copy_strip": 5, "local_strip": 4, "write_strip": 5}
-    with executor(2) as work:
+    with open_executor(2) as work:
         who = Murderer(work.client, books, passes)
         shared = run(noisy, tmp_path / "cluster.zarr", who, model, tmp_path / "v.zarr")
     assert tree(tmp_path / "serial.zarr") == tree(tmp_path / "cluster.zarr")
     assert tree(tmp_path / "w.zarr") == tree(tmp_path / "v.zarr")
-    assert alone["clipped_voxels"] == shared["clipped_voxels"]
-    assert alone["down_weighted"] == shared["down_weighted"]
+    assert alone.clipped_voxels == shared.clipped_voxels
+    assert alone.down_weighted == shared.down_weighted
     # Every tile of every pass once, and once more those that were under way.
     assert not who.passes
     deaths = 0
@@ -143,7 +151,7 @@ def test_the_only_worker_dies(tmp_path, noisy):
     books = tmp_path / "books"
     books.mkdir()
     run(noisy, tmp_path / "serial.npy", None, "nn")
-    with executor(1) as work:
+    with open_executor(1) as work:
         run(noisy, tmp_path / "one.npy", Murderer(work.client, books, {"sum_strip": 4}), "nn")
     assert (tmp_path / "serial.npy").read_bytes() == (tmp_path / "one.npy").read_bytes()
 
@@ -176,5 +184,5 @@ def test_without_zarr_it_is_said_before_the_work(tmp_path, monkeypatch):
 
 
 def test_no_scheduler_is_one_sentence():
-    with pytest.raises(DlwError, match="no Dask scheduler"), executor(scheduler="nowhere"):
+    with pytest.raises(DlwError, match="no Dask scheduler"), open_executor(scheduler="nowhere"):
         pass

@@ -11,6 +11,7 @@ import time
 import tracemalloc
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -24,12 +25,10 @@ from safetensors.torch import save_file
 from hyperdlw import io
 from hyperdlw.errors import DlwError
 from hyperdlw.networks import files as store
-from hyperdlw.pipeline import in_strips as large
+from hyperdlw.pipeline import denoise_file
 from hyperdlw.pipeline.journal import folder_of
-from hyperdlw.pipeline.products import Outputs, denoise_file
 from hyperdlw.solver import Schedule
 from hyperdlw.testbed import scenes
-from hyperdlw.weights import resolve
 
 MANY = int(os.environ.get("HYPERDLW_FUZZ", "0"))
 fuzz = settings(
@@ -179,10 +178,17 @@ def test_journals(at, damage, shorten):
         np.save(source, scene.transpose(1, 2, 0))
 
         def run(watch=None):
-            with io.open_reader(source) as file:
-                options = large.Options("tvs", resolve("precision"), schedule=Schedule(3, 0.1))
-                plan = large.plan_for(file.shape, options, tile=5)
-                denoise_file(file, str(target), options, plan, Outputs(), True, watch=watch)
+            tell = SimpleNamespace(plan_made=lambda *_: None, item_done=watch or (lambda *_: None))
+            denoise_file(
+                source,
+                target,
+                overwrite=True,
+                progress=tell,
+                model="tvs",
+                weights="precision",
+                schedule=Schedule(3, 0.1),
+                tile=5,
+            )
             return target.read_bytes()
 
         def stop(stage, done, count):

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from hyperdlw.bench.tables import NETWORKS
-from hyperdlw.pipeline.advice import theory
-from hyperdlw.pipeline.advice.advise import (
+from hyperdlw.pipeline import DEFAULT_MODEL, theory
+from hyperdlw.pipeline.advice import (
     Advice,
     advise,
     dead_lines,
@@ -21,7 +21,6 @@ from hyperdlw.pipeline.advice.advise import (
     preferred,
     striped_lines,
 )
-from hyperdlw.pipeline.run import DEFAULT_MODEL
 from hyperdlw.testbed import noise, scenes
 
 

@@ -8,7 +8,7 @@ import pytest
 from hyperdlw import io
 from hyperdlw.cube import Cube
 from hyperdlw.errors import BadInput, BadOption, NothingToDenoise
-from hyperdlw.pipeline.prepare import prepare
+from hyperdlw.pipeline.prepare import prepare_cube
 from hyperdlw.pipeline.run import denoise, predict_weights
 from hyperdlw.solver import Schedule
 from hyperdlw.testbed import scenes
@@ -39,7 +39,7 @@ def test_units_do_not_matter(noisy, model, weights, range):
 def test_scaling_is_undone_exactly_enough(noisy):
     """A schedule without any smoothing gives back what came in."""
     for range in ("auto", "minmax", (-3.0, 7.0)):
-        ready = prepare(Cube.from_array(noisy * 1000), range)
+        ready = prepare_cube(Cube.from_array(noisy * 1000), range)
         back = ready.limits.from_unit(ready.y.numpy())
         np.testing.assert_allclose(back, noisy * 1000, rtol=1e-5, atol=1e-3)
 

@@ -12,7 +12,7 @@ from hyperdlw.bench.experiment import Scene
 from hyperdlw.bench.tables import Row, Table
 from hyperdlw.cube import Cube
 from hyperdlw.errors import BadOption
-from hyperdlw.pipeline.prepare import prepare
+from hyperdlw.pipeline.prepare import prepare_cube
 from hyperdlw.solver import Problem, solve
 from hyperdlw.testbed import noise, scenes
 from hyperdlw.weights import resolve
@@ -52,7 +52,7 @@ def test_noise_goes_and_equal_runs_are_equal(name: str, original: bool) -> None:
 def test_single_precision_does_for_factors(bands: int, rows: int, cols: int) -> None:
     """Of few bands most maps are smoothed to almost nothing, and grow again from what is left."""
     scene = scenes.synthetic(bands, rows, cols, rng=np.random.default_rng(3)).data
-    ready = prepare(Cube.from_array(noise.case(5, scene, np.random.default_rng(4)).y))
+    ready = prepare_cube(Cube.from_array(noise.case(5, scene, np.random.default_rng(4)).y))
     random = np.random.default_rng(5)
     random.random(scene.shape)
     mask = (random.random((rows, cols)) > 0.3).astype(np.float32)

@@ -7,9 +7,17 @@ import pytest
 
 from hyperdlw.cube import Cube
 from hyperdlw.errors import BadInput
-from hyperdlw.pipeline.audit import audit, whitened
-from hyperdlw.pipeline.flags import DEAD, IMPULSE, NODATA, SATURATED, STRIPE, flags
-from hyperdlw.pipeline.quicklook import quicklook
+from hyperdlw.pipeline.pictures import draw_quicklook
+from hyperdlw.pipeline.products import (
+    DEAD,
+    IMPULSE,
+    NODATA,
+    SATURATED,
+    STRIPE,
+    audit,
+    flag_voxels,
+    whitened,
+)
 from hyperdlw.testbed import scenes
 
 
@@ -28,7 +36,7 @@ def test_flags_name_what_was_broken(parts):
     noisy[1, :, 20] += 0.3
     noisy[2, 5, 6] = 0.999
     noisy[1, 7, 8] = 2.0
-    found = flags(noisy, valid, noisy, clean, top=2.0)
+    found = flag_voxels(noisy, valid, noisy, clean, top=2.0)
     assert found.dtype == np.uint8
     assert found[0, 3, 4] == NODATA
     assert (found[0, :, 10] & DEAD).all()
@@ -42,9 +50,9 @@ def test_flags_name_what_was_broken(parts):
 def test_shared_maximum_is_saturation(parts):
     _, noisy = parts
     valid = np.ones(noisy.shape, bool)
-    assert not (flags(noisy, valid) & SATURATED).any()
+    assert not (flag_voxels(noisy, valid) & SATURATED).any()
     cut = np.minimum(noisy, np.float32(0.6))
-    assert (flags(cut, valid) & SATURATED).any()
+    assert (flag_voxels(cut, valid) & SATURATED).any()
 
 
 def test_white_noise_is_no_signal(parts):
@@ -94,5 +102,5 @@ def test_quicklook_is_a_picture(parts, tmp_path):
     pytest.importorskip("matplotlib")
     clean, noisy = parts
     w = np.ones(noisy.shape, np.float32)
-    quicklook(Cube.from_array(noisy), Cube.from_array(clean), w, str(tmp_path / "q.png"))
+    draw_quicklook(Cube.from_array(noisy), Cube.from_array(clean), w, str(tmp_path / "q.png"))
     assert (tmp_path / "q.png").read_bytes()[1:4] == b"PNG"

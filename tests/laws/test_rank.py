@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hyperdlw.pipeline.rank import estimate_rank
+from hyperdlw.pipeline import estimate_rank
 
 
 def scene(rank: int, bands: int = 20, side: int = 48) -> tuple[np.ndarray, np.random.Generator]:

@@ -7,7 +7,13 @@ import pytest
 import torch
 
 from hyperdlw import denoise, models
-from hyperdlw.pipeline.strength import CAUTION, STRONGEST, WEAKEST, choose, noise_constant
+from hyperdlw.pipeline.choose import (
+    CAUTION,
+    STRONGEST,
+    WEAKEST,
+    choose_strength,
+    noise_constant,
+)
 from hyperdlw.solver import Model, Problem, solve, term
 from hyperdlw.solver.penalties import Penalty
 from hyperdlw.testbed import metrics, noise, scenes
@@ -57,13 +63,13 @@ def test_unmeasured_voxels_do_not_enter(scene: np.ndarray) -> None:
     w[:, 10:20, 5:9] = 0
     spoilt = torch.where(w > 0, y, torch.full_like(y, 50.0))
     assert noise_constant(spoilt, w) == pytest.approx(noise_constant(y, w))
-    assert choose(build("tv", y), spoilt, w) == choose(build("tv", y), y, w)
+    assert choose_strength(build("tv", y), spoilt, w) == choose_strength(build("tv", y), y, w)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 40), (1, 2, 2), (40, 1, 1)])
 def test_without_two_axes_nothing_is_chosen(shape: tuple[int, ...]) -> None:
     y = torch.rand(shape, generator=torch.Generator().manual_seed(0))
-    choice = choose(build("tv", y), y, torch.ones(shape))
+    choice = choose_strength(build("tv", y), y, torch.ones(shape))
     assert (choice.strength, choice.rule) == (1.0, "none")
     assert "too small" in choice.reason
 
@@ -73,8 +79,8 @@ def test_the_risk_is_the_weighted_error(scene: np.ndarray) -> None:
     sigma = np.linspace(0.05, 0.3, 31)[:, None, None]
     y, clean = gaussian(scene, sigma), torch.from_numpy(scene)
     w = precision(sigma, y.shape)
-    choice = choose(build("tv", y), y, w, follows_noise=False)
-    wary = {t.strength: t for t in choose(build("tv", y), y, w).curve}
+    choice = choose_strength(build("tv", y), y, w, follows_noise=False)
+    wary = {t.strength: t for t in choose_strength(build("tv", y), y, w).curve}
     c = float((w * (y - clean) ** 2).mean())
     for t in choice.curve:
         x = solve(Problem(models.build("tv", y.shape, t.strength), y, w)).x
@@ -96,7 +102,7 @@ def test_the_choice_is_near_the_best(scene: np.ndarray, name: str, sigma: float)
         x = solve(Problem(models.build(name, y.shape, strength), y, w)).x
         return metrics.psnr(scene, x.numpy())
 
-    choice = choose(build(name, y), y, w, follows_noise=False)
+    choice = choose_strength(build(name, y), y, w, follows_noise=False)
     assert choice.rule == "sure"
     assert WEAKEST <= choice.strength <= STRONGEST
     best = max(psnr(2.0**k) for k in range(-3, 5))
@@ -105,7 +111,7 @@ def test_the_choice_is_near_the_best(scene: np.ndarray, name: str, sigma: float)
 
 def test_more_noise_is_smoothed_more(scene: np.ndarray) -> None:
     chosen = [
-        choose(build("tv", y), y, torch.ones_like(y)).strength
+        choose_strength(build("tv", y), y, torch.ones_like(y)).strength
         for y in (gaussian(scene, s) for s in (0.03, 0.1, 0.3))
     ]
     assert chosen == sorted(chosen)
@@ -121,7 +127,7 @@ def test_a_map_without_a_divergence_falls_back_to_the_residual(scene: np.ndarray
     def make(strength: float) -> Model:
         return Model(terms=(term(odd),), schedule=plain.schedule, central="data", output=0)
 
-    choice = choose(make, y, torch.ones_like(y))
+    choice = choose_strength(make, y, torch.ones_like(y))
     assert choice.rule == "discrepancy"
     assert WEAKEST <= choice.strength <= STRONGEST
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hyperdlw import models
 from hyperdlw.errors import BadOption
-from hyperdlw.pipeline.advice import theory
+from hyperdlw.pipeline import theory
 
 
 def draws(count: int, eps: float = 0.05) -> list[tuple[list[Tensor], list[Tensor], Tensor, Tensor]]:

@@ -22,6 +22,7 @@ from .registry import Entry as Entry
 from .registry import Registry as Registry
 from .registry import scan_entry_points as scan_entry_points
 from .save import check_place as check_place
+from .save import check_places as check_places
 from .save import check_save as check_save
 from .save import convert_file as convert_file
 from .save import open_writer as open_writer

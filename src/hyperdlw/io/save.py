@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from ..cube import Cube, Encoding
+from ..errors import BadOption
+from .atomic import check_output
 from .checks import check_disk, count_bytes
-from .formats import Format, check_fits, choose_format
+from .formats import Format, check_fits, choose_format, find_by_ending
 from .metadata import list_items
 from .named_arrays import DEFAULT_AXES
 from .open import open_reader
@@ -127,6 +129,26 @@ def check_place(
         overwrite: as for :func:`save_cube`.
     """
     (form or choose_format(path, Encoding())).check_place(Path(path), overwrite)
+
+
+def check_places(paths: Sequence[str | None], overwrite: bool, source: str = "") -> None:
+    """Refuse outputs that could not be written, before anything is read.
+
+    Args:
+        paths: the outputs; None for those that are not wanted.
+        source: the input, if the outputs are cubes.
+    """
+    given = [p for p in paths if p is not None]
+    if len({os.path.realpath(p) for p in given}) < len(given):
+        raise BadOption(f"two outputs have the same name: {', '.join(given)}")
+    for path in given:
+        form = find_by_ending(path) if source else None
+        if form is not None:
+            check_place(path, form, overwrite)
+            continue
+        # An input that is a folder of bands is written as one, unless the ending says otherwise.
+        folder = path.endswith("/") or (not Path(path).suffix and Path(source).is_dir())
+        check_output(path, overwrite=overwrite, directory=folder and source != "")
 
 
 def _choose_encoding(

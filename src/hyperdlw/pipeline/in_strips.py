@@ -1,75 +1,65 @@
-"""Denoise a cube that does not fit in memory, as a plan says (see :mod:`hyperdlw.pipeline.plan`).
+"""A cube worked on in strips, with its arrays on disk: prepare, weigh, choose, solve, restore.
 
-Stages, each a map over strips or bands whose finished items the journal remembers:
+Every verb is one or more maps over strips or bands whose finished items the journal remembers:
 
-1. copy: the source goes to scratch, strip by strip; range, median, mean and noise level of every
-   band; the bands in use on the unit interval, NaN where nothing was measured;
-2. weights (:mod:`hyperdlw.pipeline.strip_weights`): logits in strips with the halo of the network and their softmax
-   by a running maximum and sum; or one number per band; or band by band for weights that see a
-   residual;
-3. solve: the steps of the solver over all strips (:mod:`hyperdlw.solver.strip_solver`), or strip by strip;
-4. write (:mod:`hyperdlw.pipeline.restore_strips`): strips of the result, beside what the source holds.
+1. prepare: the cube goes to scratch, strip by strip; range, median and mean of every band; the bands in
+   use on the unit interval, NaN where nothing was measured;
+2. weigh: the numbers of every source, strip by strip or band by band, and their product. A softmax
+   needs the largest logit and a sum of exponentials of every strip, other sources the sum of their
+   numbers over the measured voxels, so that the mean of the weights is one;
+3. choose: strength and rank on the rows that a cube in memory takes, too;
+4. solve: the steps of the solver over all strips (:mod:`hyperdlw.solver.strip_solver`), or, for a model
+   of which nothing is known, strip by strip and blended;
+5. restore: strips of the result, beside what the cube holds.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from .. import __version__
 from ..cube import BandRange, Cube
 from ..errors import BadOption
+from ..io import CubeReader
 from ..solver import DiskArray, DiskProblem, Residuals, StripSolver, Whole, solve, use_stages
-from ..weights import Uniform
-from .job import ALL, Band, InMemory, Job, Options, Reader, Run
-from .journal import Executor, Serial, Watch, Work, key_of, workplace
+from ..weights import FLOOR, Source, find_scale, rescale_weights, sum_weights
+from .choose import Chosen, ImageRounds, choice_rows, choose_settings
+from .job import Band, Job, Reader, Run, Sinks, StripOutputs
+from .journal import Executor, Serial, Watch, Work, key_of, open_journal
+from .options import Options
 from .plan import Plan, ramp
-from .plan import plan as make_plan
-from .prepare import check_some, unit_range, unusable
-from .rank import estimate_rank
-from .restore_strips import Sinks, write
-from .run import Report, Result, chosen_schedule
-from .strength import choose
-from .strip_weights import weigh
-
-__all__ = [
-    "InMemory",
-    "Options",
-    "Sinks",
-    "denoise_cube",
-    "denoise_large",
-    "identity_of",
-    "plan_for",
-]
+from .prepare import check_usable, explain_unusable, find_limits
+from .report import Bands, Counts, Outcome
 
 
-def copy_strip(job: Job, source: Reader, i: int) -> None:
+def copy_strip(job: Job, reader: Reader, i: int) -> None:
     rows = job.plan.window(i, 0).own
-    data, valid = source.read(rows, ALL)
+    data, valid = reader.read(rows)
     job.raw.write(rows, torch.from_numpy(np.where(valid, data, np.float32(np.nan))))
 
 
-def look_at_band(job: Job, good: NDArray[np.bool_], b: int) -> dict[str, Any]:
+def look_at_band(job: Job, good: NDArray[np.bool_], b: int) -> dict[str, object]:
     """The facts of a stored band (see :class:`Band`)."""
     raw = job.raw.read_band(b)[None].numpy()
     ok = ~np.isnan(raw)
     count = int(ok.sum())
-    why = unusable(raw[0], ok[0], bool(good[b]))
+    why = explain_unusable(raw[0], ok[0], bool(good[b]))
     if why:
         return asdict(Band(count, why))
     band = Cube(np.where(ok, raw, np.float32(0)), ok)
-    limits = unit_range(band, job.options.range)
+    limits = find_limits(band, job.options.range)
     unit = limits.to_unit(band.data)
     known = unit[ok]
     middle = np.median(known)
@@ -86,57 +76,80 @@ def scale_band(job: Job, b: int) -> None:
     job.y.write_band(b, torch.from_numpy(one.to_unit(raw[None])[0]))
 
 
-def prepare(run: Run, source: Reader) -> tuple[Band, ...]:
-    """Copy, look at the bands and scale those that can be used; returns all bands."""
-    job = run.job
-    work = partial(copy_strip, job, source)
-    run.work.map("copy", work, job.plan.strips, [job.raw], here=not source.lazy)
-    facts = run.work.map("look", partial(look_at_band, job, source.good_bands), range(job.stored))
-    every = tuple(Band(**f) for f in facts)
-    use = tuple(b for b, f in enumerate(every) if not f.why)
-    check_some(np.array([not f.why for f in every]), {b: f.why for b, f in enumerate(every)})
-    shape = (len(use), *job.plan.shape[1:])
-    plan = plan_for(shape, job.options, job.plan.limit, like=job.plan)
-    run.job = job = replace(job, plan=plan, use=use, bands=tuple(every[b] for b in use))
-    run.work.map("scale", partial(scale_band, job), range(len(use)), [job.y])
-    job.raw.path.unlink(missing_ok=True)
-    return every
+# --- weigh
 
 
-def settle(run: Run) -> dict[str, Any] | None:
-    """Rank and strength that are to be found: on the strip in the middle of the image."""
-    job, options = run.job, run.job.options
-    if options.rank != "auto" and options.strength != "auto":
-        run.job = replace(job, rank=options.rank, strength=options.strength)
-        return None
-    window = job.plan.window(len(job.plan.strips) // 2, 0).own
-    shape = (len(job.use), window.stop - window.start, job.plan.shape[2])
+@dataclass(frozen=True)
+class Factor:
+    """Weights of one source from the numbers in a file.
 
-    def look(_: int) -> dict[str, Any]:
-        p = job.part(window, options.build(shape))
-        rank = estimate_rank(p.y, p.w) if options.rank == "auto" else options.rank
-        if options.strength != "auto":
-            return {"rank": rank, "strength": options.strength, "choice": None}
-        choice = choose(
-            lambda s: options.build(shape, s, rank),
-            p.y,
-            p.w,
-            job.schedule,
-            follows_noise=options.source.follows_noise,
-        )
-        return {"rank": rank, "strength": choice.strength, "choice": choice.as_dict()}
+    Logits: exp(logit - top) scale + FLOOR; else max(raw scale, FLOOR), as for a cube in memory.
+    """
 
-    (chosen,) = run.work.map("settle", look, [0], here=True)
-    run.job = replace(job, rank=chosen["rank"], strength=chosen["strength"])
-    return {"rows": [window.start, window.stop], **chosen}
+    file: DiskArray
+    scale: float
+    logits: bool = False
+    top: float = 0.0
+
+    def read(self, rows: slice) -> Tensor:
+        held = self.file.read(rows)
+        if self.logits:
+            return held.sub_(self.top).exp_().mul_(self.scale).add_(FLOOR)
+        return rescale_weights(held, self.scale)
+
+
+def raw_strip(job: Job, source: Source, out: DiskArray, i: int) -> list[float]:
+    """Numbers of a source on a strip; for logits the largest one and the sum of exponentials, else 0
+    and the sum, over the measured voxels."""
+    own = job.plan.window(i, 0).own
+    top = max(0, own.start - source.reach)
+    rows = slice(top, min(own.stop + source.reach, job.plan.shape[1]))
+    y, valid = job.filled(rows)
+    x = None if job.result is None else job.result.read(rows)
+    cut = slice(own.start - top, own.stop - top)
+    raw = source.on_rows(rows).raw(y, valid, x).expand_as(y)[:, cut]
+    out.write(own, raw)
+    known = raw[valid[:, cut]]
+    if not source.logits:
+        return [0.0, sum_weights(known)]
+    if not len(known):
+        return [-1e30, 0.0]
+    most = known.max()
+    return [float(most), sum_weights(torch.exp(known - most))]
+
+
+def raw_band(job: Job, source: Source, out: DiskArray, b: int) -> list[float]:
+    """The same for a band."""
+    y, valid = job.band(b)
+    x = None if job.result is None else torch.from_numpy(job.restored(b))
+    raw = source.raw(y, valid, x).expand_as(y)
+    out.write_band(b, raw[0])
+    return [0.0, sum_weights(raw[valid])]
+
+
+def weights_strip(
+    job: Job, factors: Sequence[Factor], scale: float | None, out: DiskArray | None, i: int
+) -> float:
+    """The product of the factors on a strip, 0 where nothing was measured; returns its sum."""
+    rows = job.plan.window(i, 0).own
+    y = job.y.read(rows)
+    w = math.prod((f.read(rows) for f in factors[1:]), start=factors[0].read(rows))
+    if scale is not None:
+        w = rescale_weights(w, scale)
+    w = torch.where(y.isnan(), torch.zeros_like(w), w)
+    if out is not None:
+        out.write(rows, w)
+    return sum_weights(w)
+
+
+# --- solve and restore
 
 
 def solve_strip(job: Job, i: int) -> list[float]:
     """A strip on its own; returns steps, residuals and whether it converged."""
     rows = job.plan.window(i).rows
     window = slice(int(rows[0]), int(rows[-1]) + 1)
-    model = job.options.build((len(job.use), len(rows), job.plan.shape[2]), job.strength, job.rank)
-    found = solve(job.part(window, model), job.schedule(model))
+    found = solve(job.problem(window))
     np.save(job.folder / f"solved-{i}.npy", found.x.numpy())
     last = found.residuals[-1] if found.residuals else Residuals(0.0, 0.0)
     return [found.state.k, last.primal, last.dual, float(found.converged)]
@@ -159,170 +172,176 @@ def blend_strip(job: Job, out: DiskArray, i: int) -> None:
     out.write(own, torch.from_numpy(total / share))
 
 
-def restore(run: Run) -> tuple[int, Residuals, bool]:
-    """Solve; returns steps, residuals and whether it converged."""
-    job = run.job
-    model = job.model
-    if job.plan.exact:
-        folder = job.folder / f"steps{run.work.round}"
-        folder.mkdir(exist_ok=True)
-        setting = DiskProblem(
-            folder,
-            job.plan,
-            use_stages(model),
-            job.schedule(model),
-            job.y,
-            job.w,
-            Whole(job.means),
-            job.options.seed or 0,
-        )
-        image, steps, now, done = StripSolver(setting, run.work).solve()
-    else:
-        found = run.work.map("solve", partial(solve_strip, job), job.plan.strips)
-        image = job.array(f"blended{run.work.round}")
-        run.work.map("blend", partial(blend_strip, job, image), job.plan.strips, [image])
-        taken, primal, dual, converged = zip(*found, strict=True)
-        steps, now, done = int(max(taken)), Residuals(max(primal), max(dual)), all(converged)
-    run.job = replace(job, result=image)
-    return steps, now, done
+def write_strip(job: Job, reader: Reader, sinks: Sinks, i: int) -> list[int]:
+    """Hand over a strip; returns voxels not measured, weights below 0.1, and voxels clipped."""
+    rows = job.plan.window(i, 0).own
+    values, ok, valid = job.restored_strip(reader, i)
+    clipped = sinks.cube(rows, values, ok)
+    w = job.stored_weights(rows)
+    if sinks.weights is not None:
+        sinks.weights(rows, w, np.ones_like(valid))
+    return [int(np.count_nonzero(~valid)), int(((w > 0) & (w < 0.1)).sum()), clipped]
 
 
-def denoise_large(
-    source: Reader,
-    options: Options,
-    plan: Plan,
-    folder: Path,
-    sinks: Callable[[], Sinks],
-    *,
-    identity: Any = None,
-    executor: Executor | None = None,
-    watch: Watch | None = None,
-    after: Callable[[Job], None] | None = None,
-    strict: bool = False,
-) -> tuple[Report, int]:
-    """Denoise by windows, with scratch files in ``folder``; the report, and the voxels clipped.
+class InStrips:
+    """The five verbs for a cube in strips (see :class:`hyperdlw.pipeline.run.Way`)."""
 
-    Args:
-        source: the noisy cube.
-        plan: from :func:`plan_for`.
-        folder: for scratch files and the journal.
-        sinks: opens the outputs, once there is something to write.
+    def __init__(
+        self, reader: Reader, options: Options, plan: Plan, work: Work, outputs: StripOutputs
+    ) -> None:
+        self.reader, self.options, self.outputs = reader, options, outputs
+        self.run = Run(Job(work.folder, plan, options, reader.shape[0]), work)
+        self.resumed = work.journal.resumed
+
+    def prepare(self) -> Bands:
+        """Copy, look at the bands and scale those that can be used."""
+        job, work, reader = self.run.job, self.run.work, self.reader
+        copy = partial(copy_strip, job, reader)
+        work.map("copy", copy, job.plan.strips, [job.raw], here=not reader.lazy)
+        look = partial(look_at_band, job, reader.good_bands)
+        every = [Band(**facts) for facts in work.map("look", look, range(job.stored))]
+        skipped = {b: f.why for b, f in enumerate(every) if f.why}
+        check_usable(np.array([not f.why for f in every]), skipped)
+        use = tuple(b for b in range(job.stored) if b not in skipped)
+        plan = replace(job.plan, shape=(len(use), *job.plan.shape[1:]))
+        job = replace(job, plan=plan, use=use, bands=tuple(every[b] for b in use))
+        self.run.job = job
+        work.map("scale", partial(scale_band, job), range(len(use)), [job.y])
+        job.raw.path.unlink(missing_ok=True)
+        return Bands(reader.shape, len(use), skipped)
+
+    def weigh(self) -> None:
+        """The weights, from the restored image where there is one."""
+        job, work = self.run.job, self.run.work
+        work.round += job.result is not None
+        source = job.options.source.on_bands(job.use_mask)
+        source.check_shape(job.plan.shape)
+        factors = [self._find_factor(j, part) for j, part in enumerate(source.factors)]
+        scale, strips = None, job.plan.strips
+        if len(factors) > 1:
+            sums = work.map("product", partial(weights_strip, job, factors, None, None), strips)
+            scale = find_scale(job.measured, sum(sums))
+        work.map("weights", partial(weights_strip, job, factors, scale, job.w), strips, [job.w])
+        for f in factors:
+            f.file.path.unlink(missing_ok=True)
+
+    def _find_factor(self, j: int, part: Source) -> Factor:
+        """The weights of one source, and their constants."""
+        job, by_band = self.run.job, part.sees == "band"
+        if part.sees == "image":
+            raise BadOption(
+                f"the weights '{part.name}' need the whole cube in memory; raise --memory"
+            )
+        out = job.array(f"factor{j}")
+        numbers = partial(raw_band if by_band else raw_strip, job, part, out)
+        items = range(len(job.use)) if by_band else job.plan.strips
+        found = self.run.work.map(f"weights {j + 1}: {part.name}", numbers, items, [out])
+        top = max(m for m, _ in found)
+        total = sum(s * math.exp(m - top) for m, s in found)
+        if part.logits:
+            return Factor(out, job.measured / total, True, top)
+        return Factor(out, part.scale(job.measured, total))
+
+    def choose(self) -> Chosen:
+        """Strength and rank, on the rows of :func:`choice_rows`, which are held in memory."""
+        job = self.run.job
+        rows = choice_rows(job.plan.shape)
+
+        def read() -> ImageRounds:
+            source = self.options.source.on_bands(job.use_mask).on_rows(rows)
+            return ImageRounds(source, *job.filled(rows), job.w.read(rows))
+
+        def look(_: int) -> dict[str, object]:
+            return asdict(choose_settings(self.options, rows, read))
+
+        (found,) = self.run.work.map("choose", look, [0], here=True)
+        where = found.pop("rows")
+        chosen = Chosen(**found, rows=None if where is None else (where[0], where[1]))
+        self.run.job = replace(job, chosen=chosen)
+        return chosen
+
+    def solve(self) -> Outcome:
+        """The restored image on the unit interval, on disk."""
+        job, work = self.run.job, self.run.work
+        model = job.build(job.plan.shape[1])
+        if job.plan.exact:
+            folder = job.folder / f"steps{work.round}"
+            folder.mkdir(exist_ok=True)
+            problem = DiskProblem(
+                folder,
+                job.plan,
+                use_stages(model),
+                model.schedule,
+                job.y,
+                job.w,
+                Whole(job.means),
+                self.options.seed or 0,
+            )
+            image, steps, now, converged = StripSolver(problem, work).solve()
+        else:
+            found = work.map("solve", partial(solve_strip, job), job.plan.strips)
+            image = job.array(f"blended{work.round}")
+            work.map("blend", partial(blend_strip, job, image), job.plan.strips, [image])
+            taken, primal, dual, done = zip(*found, strict=True)
+            steps, converged = int(max(taken)), all(done)
+            now = Residuals(max(primal), max(dual))
+        self.run.job = replace(job, result=image)
+        return Outcome(model, steps, {"primal": now.primal, "dual": now.dual}, converged)
+
+    def restore(self) -> Counts:
+        """Strips of the result in the units of the cube, handed over to the outputs."""
+        job, sinks = self.run.job, self.outputs.open()
+        executor = self.run.work.executor if sinks.shared and self.reader.lazy else Serial()
+        work = partial(write_strip, job, self.reader, sinks)
+        found = [counts for _, counts in executor.run(work, job.plan.strips)]
+        invalid, low, clipped = map(sum, zip(*found, strict=True))
+        self.outputs.finish(job)
+        return Counts(invalid, low, job.measured, clipped)
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Where a run in strips keeps its files, and who does the work.
+
+    Attributes:
         identity: what tells this input from others; a run with the same one is resumed.
-        executor: does the work; here, one strip after the other, when None.
         watch: told of every finished item.
-        after: called with the finished job while its scratch files are there.
-        strict: write nothing if the solver does not converge.
     """
-    if not plan.tiled:
-        raise BadOption("this plan is for a cube in memory; force tiles, or use denoise()")
-    begin = time.perf_counter()
+
+    folder: Path
+    executor: Executor = field(default_factory=Serial)
+    watch: Watch | None = None
+    identity: object = None
+
+
+@contextmanager
+def open_strips(
+    reader: Reader, options: Options, plan: Plan, place: Workplace, outputs: StripOutputs
+) -> Iterator[InStrips]:
+    """The verbs for a cube in strips; the scratch files go at the end."""
+    decides = {k: v for k, v in vars(options).items() if k not in ("source", *RESOURCES)}
     facts = {
-        "input": identity,
+        "input": place.identity,
         "plan": asdict(plan),
-        "options": {**asdict(replace(options, source=Uniform())), "weights": options.source.name},
+        "options": decides | {"weights": [options.source.name, options.source.digest]},
         "networks": options.networks,
-        "given": options.source.digest,
         "versions": [__version__, torch.__version__],
     }
-    with workplace(folder, key_of(facts), plan.disk) as journal:
-        work = Work(folder, journal, executor or Serial(), watch)
-        run = Run(Job(folder, plan, options, source.shape[0]), work)
-        resumed = journal.resumed
-        every = prepare(run, source)
-        spent = {"prepare": time.perf_counter() - begin, "weights": 0.0, "solve": 0.0}
-        choice: dict[str, Any] | None = None
-        for run.work.round in range(options.source.rounds):
-            t0 = time.perf_counter()
-            weigh(run)
-            if run.work.round == 0:
-                choice = settle(run)
-            t1 = time.perf_counter()
-            steps, now, converged = restore(run)
-            spent["weights"] += t1 - t0
-            spent["solve"] += time.perf_counter() - t1
-        t0 = time.perf_counter()
-        wanted = converged or not strict
-        invalid, low, clipped = write(run, source, sinks()) if wanted else (0, 0, 0)
-        if after is not None and wanted:
-            after(run.job)
-        spent["write"] = time.perf_counter() - t0
-        job = run.job
-    spent["total"] = time.perf_counter() - begin
-    tiling = plan.as_dict() | {"resumed": resumed}
-    if choice is not None:
-        tiling["chosen_on_rows"] = choice["rows"]
-    span = options.range
-    report = Report(
-        model=options.model,
-        original=options.original,
-        rank=job.model.rank,
-        strength=job.strength,
-        weights=options.source.name,
-        networks=options.networks,
-        schedule=asdict(job.schedule(job.model)),
-        shape=source.shape,
-        bands_used=len(job.use),
-        bands_skipped={b: f.why for b, f in enumerate(every) if f.why},
-        invalid_voxels=invalid,
-        range=span if isinstance(span, str) else f"{span[0]:g} to {span[1]:g}",
-        steps=steps,
-        residuals={"primal": now.primal, "dual": now.dual},
-        converged=converged,
-        down_weighted=low / max(sum(b.count for b in job.bands), 1),
-        seconds={k: round(v, 4) for k, v in spent.items()},
-        seed=options.seed,
-        versions={"hyperdlw": __version__, "torch": torch.__version__, "numpy": np.__version__},
-        threads=torch.get_num_threads(),
-        choice=None if choice is None else choice["choice"],
-        tiling=tiling,
-    )
-    return report, clipped
+    with open_journal(place.folder, key_of(facts), plan.disk) as journal:
+        work = Work(place.folder, journal, place.executor, place.watch)
+        yield InStrips(reader, options, plan, work, outputs)
 
 
-def denoise_cube(cube: Cube, options: Options, plan: Plan) -> Result:
-    """The same for a cube in memory; scratch files in the folder for temporary files."""
-    data, valid, weights = cube.data.copy(), cube.valid.copy(), np.zeros(cube.shape, np.float32)
-
-    def put(rows: slice, values: NDArray[np.float32], ok: NDArray[np.bool_]) -> int:
-        data[:, rows], valid[:, rows] = values, ok
-        return 0
-
-    def put_weights(rows: slice, values: NDArray[np.float32], ok: NDArray[np.bool_]) -> int:
-        weights[:, rows] = values
-        return 0
-
-    with TemporaryDirectory(prefix="hyperdlw-") as folder:
-        place = Path(folder) / "tiles"
-        sinks = Sinks(put, put_weights)
-        report, _ = denoise_large(InMemory(cube), options, plan, place, lambda: sinks)
-    return Result(replace(cube, data=data, valid=valid), weights, report, cube)
+RESOURCES = ("memory", "workers", "scheduler")
+"""Options that do not decide the numbers, other than through the plan."""
 
 
-def plan_for(
-    shape: Sequence[int],
-    options: Options,
-    memory: str | int | None = None,
-    *,
-    tile: int | None = None,
-    like: Plan | None = None,
-    force: bool = False,
-) -> Plan:
-    """The plan for a cube and options; the one before without unused bands if ``like`` is given."""
-    if like is not None:
-        return replace(like, shape=(int(shape[0]), int(shape[1]), int(shape[2])))
-    rank = options.rank if isinstance(options.rank, int) else None
-    model = options.build(shape, rank=rank)
-    model = replace(model, schedule=chosen_schedule(options.schedule, model.schedule))
-    network = bool(options.source.modules)
-    return make_plan(shape, model, memory, network=network, tile=tile, force=force)
-
-
-def identity_of(source: Any) -> list[Any]:
+def identify_file(source: CubeReader) -> list[object]:
     """What tells a file from others: its name, size and time, and a hash of three of its rows."""
     rows = source.shape[1]
     digest = hashlib.sha256()
     for row in sorted({0, rows // 2, rows - 1}):
-        digest.update(source.read_stored(slice(row, row + 1), ALL).tobytes())
+        digest.update(source.read_stored(slice(row, row + 1)).tobytes())
     about = Path(source.path).stat()
     return [
         os.path.realpath(source.path),

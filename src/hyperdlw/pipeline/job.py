@@ -1,32 +1,29 @@
-"""A cube denoised by windows: where it is read, what is to be done, and what is known so far."""
+"""A cube worked on in strips: where it is read, what is known of it so far, and where it goes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .. import models
 from ..cube import BandRange, Cube
-from ..models import denoisers
-from ..solver import DiskArray, Model, Problem, Schedule
-from ..weights import Source
+from ..solver import DiskArray, Model, Problem
+from .choose import Chosen
 from .journal import Work
+from .options import Options
 from .plan import Plan
-from .prepare import Range
-from .run import ScheduleName, Strength, chosen_schedule, denoiser_network
 
 ALL = slice(None)
 
 
 class Reader(Protocol):
-    """A cube read by windows: a :class:`hyperdlw.io.CubeReader`, or :class:`InMemory`."""
+    """A cube read by windows: a :class:`hyperdlw.io.CubeReader`, or :class:`MemoryReader`."""
 
     @property
     def shape(self) -> tuple[int, int, int]: ...
@@ -37,12 +34,12 @@ class Reader(Protocol):
         """Whether it can be sent to other processes, which then read their windows only."""
 
     def read(
-        self, rows: slice, cols: slice, bands: Any = None
+        self, rows: slice = ALL, cols: slice = ALL
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]: ...
 
 
 @dataclass(frozen=True)
-class InMemory:
+class MemoryReader:
     """A cube in memory, read by windows."""
 
     cube: Cube
@@ -57,45 +54,9 @@ class InMemory:
         return self.cube.good_bands
 
     def read(
-        self, rows: slice, cols: slice, bands: Any = None
+        self, rows: slice = ALL, cols: slice = ALL
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        index = ALL if bands is None else bands
-        return self.cube.data[index, rows, cols], self.cube.valid[index, rows, cols]
-
-
-@dataclass(frozen=True)
-class Options:
-    """What is to be done, as for :func:`hyperdlw.denoise`."""
-
-    model: str
-    source: Source
-    strength: Strength = 1.0
-    rank: Any = None
-    schedule: ScheduleName | Schedule = "paper"
-    range: Range = "auto"
-    seed: int | None = None
-    fill: bool = False
-    denoiser: denoisers.DenoiserSpec | None = None
-
-    @property
-    def original(self) -> bool:
-        return self.source.wants_original
-
-    def build(self, shape: Sequence[int], strength: float = 1.0, rank: int | None = None) -> Model:
-        return models.build(
-            self.model,
-            shape,
-            strength,
-            original=self.original,
-            rank=rank,
-            denoiser=self.denoiser,
-        )
-
-    @property
-    def networks(self) -> dict[str, str]:
-        """Every network at work, with its hash."""
-        shipped = "eigen" if models.find(self.model).takes_denoiser else None
-        return self.source.networks | denoiser_network(self.denoiser or shipped)
+        return self.cube.data[:, rows, cols], self.cube.valid[:, rows, cols]
 
 
 @dataclass(frozen=True)
@@ -121,10 +82,14 @@ class Job:
     """Bands of the source, used or not."""
     use: tuple[int, ...] = ()
     bands: tuple[Band, ...] = ()
-    strength: float = 1.0
-    rank: int | None = None
+    chosen: Chosen | None = None
     result: DiskArray | None = None
     """The restored image on the unit interval."""
+
+    @property
+    def use_mask(self) -> NDArray[np.bool_]:
+        """Which of the stored bands are used."""
+        return np.isin(np.arange(self.stored), self.use)
 
     def array(self, name: str, bands: int | None = None) -> DiskArray:
         shape = len(self.use) if bands is None else bands, *self.plan.shape[1:]
@@ -174,17 +139,35 @@ class Job:
         assert self.result is not None
         return self.result.read_band(b)[None].numpy()
 
-    @property
-    def model(self) -> Model:
-        return self.options.build(self.plan.shape, self.strength, self.rank)
+    def build(self, rows: int) -> Model:
+        """The model for so many rows."""
+        assert self.chosen is not None
+        shape = len(self.use), rows, self.plan.shape[2]
+        return self.options.build(shape, self.chosen.strength, self.chosen.rank)
 
-    def schedule(self, model: Model) -> Schedule:
-        return chosen_schedule(self.options.schedule, model.schedule)
-
-    def part(self, rows: slice, model: Model) -> Problem:
+    def problem(self, rows: slice) -> Problem:
         """The problem on some rows, as if they were the image."""
-        y, w = self.y.read(rows).nan_to_num_(), self.w.read(rows)
-        return Problem(model, y, w, self.options.seed or 0)
+        model = self.build(rows.stop - rows.start)
+        return Problem(model, self.filled(rows)[0], self.w.read(rows), self.options.seed or 0)
+
+    def restored_strip(
+        self, reader: Reader, i: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
+        """A strip of the result in the units of the cube, where it holds, and where it was measured."""
+        assert self.result is not None
+        rows, use = self.plan.window(i, 0).own, list(self.use)
+        data, valid = reader.read(rows)
+        values = data.copy()
+        values[use] = self.limits.from_unit(self.result.read(rows).numpy())
+        touched = np.zeros_like(valid)
+        touched[use] = True if self.options.fill else valid[use]
+        return np.where(touched, values, data), valid | touched, valid
+
+    def stored_weights(self, rows: slice) -> NDArray[np.float32]:
+        """Weights of all stored bands, 0 for those that are not used."""
+        full = np.zeros((self.stored, rows.stop - rows.start, self.plan.shape[2]), np.float32)
+        full[list(self.use)] = self.w.read(rows).numpy()
+        return full
 
 
 @dataclass
@@ -193,3 +176,31 @@ class Run:
 
     job: Job
     work: Work
+
+
+Put = Callable[[slice, NDArray[np.float32], NDArray[np.bool_]], int]
+"""Takes a strip of an output, (rows, values (band, row, col), where they are measured); tells how
+many were clipped."""
+
+
+@dataclass(frozen=True)
+class Sinks:
+    """Where strips of the result go.
+
+    Attributes:
+        shared: whether other processes may write, too, each its own strips.
+    """
+
+    cube: Put
+    weights: Put | None = None
+    shared: bool = False
+
+
+class StripOutputs(Protocol):
+    """The outputs of a run in strips."""
+
+    def open(self) -> Sinks:
+        """Called when there is something to write: an output takes its room on the disk at once."""
+
+    def finish(self, job: Job) -> None:
+        """Called with the finished job, while its scratch files are there."""

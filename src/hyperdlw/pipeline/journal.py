@@ -1,6 +1,6 @@
 """What a large run keeps on disk: arrays that are read by windows, and a journal of finished work.
 
-Everything lies in one hidden folder beside the output, ``.<name>.dlw``: raw arrays, one file per
+Everything lies in one hidden folder beside the output, ``.<name>.hyperdlw``: raw arrays, one file per
 finished tile, and ``journal``. A killed run that is started again with the same input and options
 finds there what is done already; another input or other options start anew. The folder goes when
 the output is complete. A run survives the end of its process, not that of the machine (the data
@@ -201,11 +201,11 @@ def key_of(facts: Any) -> str:
 def folder_of(target: str | os.PathLike[str]) -> Path:
     """Where the run for an output keeps its files."""
     path = Path(os.path.realpath(target))
-    return path.with_name(f".{path.name}.dlw")
+    return path.with_name(f".{path.name}.hyperdlw")
 
 
 @contextmanager
-def workplace(folder: Path, key: str, needed: int) -> Iterator[Journal]:
+def open_journal(folder: Path, key: str, needed: int) -> Iterator[Journal]:
     """The folder of a run and its journal; removed at the end or by Ctrl-C, else kept.
 
     Args:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..cube import Cube
-from ..errors import BadInput
+from ..errors import BadInput, MissingDependency
+from ..io import atomic
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 RGB = NDArray[np.uint8]
 Limits = NDArray[np.float64]
@@ -146,7 +150,7 @@ def side_by_side(noisy: Cube | ArrayLike, restored: Cube | ArrayLike, weights: A
     return np.concatenate([panels[0], gap, panels[1], gap, panels[2]], axis=1)
 
 
-def encode_png(rgb: NDArray[Any]) -> bytes:
+def encode_png(rgb: NDArray[np.generic]) -> bytes:
     """The bytes of a PNG file.
 
     Args:
@@ -168,7 +172,7 @@ def encode_png(rgb: NDArray[Any]) -> bytes:
         return bytes(memory.getbuffer())
 
 
-def data_url(rgb: NDArray[Any]) -> str:
+def data_url(rgb: NDArray[np.generic]) -> str:
     """A picture inside an address, for the ``src`` of an HTML picture."""
     return data_url_of(encode_png(rgb))
 
@@ -176,6 +180,63 @@ def data_url(rgb: NDArray[Any]) -> str:
 def data_url_of(png: bytes) -> str:
     """The same for the bytes of a PNG file."""
     return "data:image/png;base64," + base64.b64encode(png).decode("ascii")
+
+
+# --- a quick look
+
+
+def draw_quicklook(
+    noisy: Cube, restored: Cube, weights: ArrayLike, path: str, *, overwrite: bool = False
+) -> None:
+    """Before, after, mean weight, and the spectra of three pixels, as one PNG."""
+    figure = load_figure()(figsize=(13, 3.6), layout="constrained")
+    w = np.asarray(weights, np.float64)
+    bands = colour_bands(restored)
+    limits = stretch(restored, bands)
+    plane = w.sum(axis=0) / np.maximum((w > 0).sum(axis=0), 1)
+    axes = figure.subplots(1, 4, width_ratios=[1, 1, 1, 1.3])
+    shown = (
+        ("noisy", pseudo_colour(noisy, bands, limits)),
+        ("restored", pseudo_colour(restored, bands, limits)),
+        ("mean weight (bright: trusted)", heat(plane)),
+    )
+    for ax, (title, image) in zip(axes, shown, strict=False):
+        ax.imshow(image, interpolation="nearest")
+        ax.set_title(title)
+        ax.set_axis_off()
+    spectra, (_, rows, cols) = axes[3], noisy.shape
+    known = noisy.wavelengths is not None
+    x = noisy.wavelengths if known else np.arange(noisy.bands)
+    for k, part in enumerate((0.25, 0.5, 0.75)):
+        r, c = int(part * (rows - 1)), int(part * (cols - 1))
+        before, after = (
+            np.where(cube.valid[:, r, c], cube.data[:, r, c], np.nan) for cube in (noisy, restored)
+        )
+        spectra.plot(x, before, color=f"C{k}", alpha=0.35, linewidth=0.8)
+        spectra.plot(x, after, color=f"C{k}", linewidth=1.4)
+        for ax in axes[:2]:
+            ax.plot(c, r, "o", markersize=5, color=f"C{k}", markeredgecolor="white")
+    spectra.set_xlabel("wavelength (nm)" if known else "band")
+    spectra.set_title("three pixels (thin: noisy)")
+    with atomic(path, overwrite=overwrite) as tmp:
+        figure.savefig(tmp, format="png", dpi=100)
+
+
+def load_figure() -> type[Figure]:
+    """The class of matplotlib's figures, for drawing without a screen."""
+    try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingDependency(
+            "pictures need matplotlib; install it with: pip install 'hyperdlw[bench]'"
+        ) from error
+    return Figure
+
+
+# --- pieces
 
 
 def _cube(image: Cube | ArrayLike) -> Cube:
@@ -189,7 +250,7 @@ def _checked(cube: Cube, bands: tuple[int, int, int] | None) -> tuple[int, int, 
     return chosen
 
 
-def _bytes(unit: NDArray[Any]) -> RGB:
+def _bytes(unit: NDArray[np.generic]) -> RGB:
     out: RGB = np.rint(np.clip(unit, 0, 1) * 255).astype(np.uint8)
     return out
 

@@ -15,15 +15,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import BadOption, OutOfResources
+from ..errors import OutOfResources
 from ..io import format_size
 from ..io import measure_memory as machine_memory
 from ..solver import ROW, Model, Strips, Window
+from .choose import MOST_VOXELS
+from .options import Options
 
 Way = Literal["whole", "strips", "blended"]
 
@@ -39,6 +41,10 @@ BAND_COPIES = 12
 """Float32 copies of one band while its range is found (median filter, mask, quantiles)."""
 WINDOW_COPIES = 14
 """Float32 copies of a window that is only read, weighted or written."""
+METHOD_COPIES = 200
+"""Float32 copies of an image while a model with a method of its own is at work: a network is fitted."""
+ADVICE_COPIES = 70
+"""Float32 copies of the rows that are looked at for advice; the largest model needs the most."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ class Plan(Strips):
             "so the numbers depend on their height",
         }[self.way]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """For the report."""
         bands, rows, cols = self.shape
         shape = bands, min(self.height, rows), cols
@@ -108,48 +114,27 @@ def _duration(seconds: float) -> str:
     return f"about {seconds / 3600:.1f} h"
 
 
-def parse_memory(text: str | int | None) -> int | None:
-    """Bytes from a number with a unit of 1024: '2G', '512M', '1.5GB'.
-
-    >>> parse_memory("1.5G"), parse_memory(None)
-    (1610612736, None)
-    """
-    if text is None or isinstance(text, int):
-        if text is not None and text <= 0:
-            raise BadOption(f"memory must be positive, not {text}")
-        return text
-    word = text.strip().upper().removesuffix("B").removesuffix("I")
-    unit = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}.get(word[-1:], 1)
-    try:
-        value = float(word[:-1] if unit > 1 else word) * unit
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value >= 1):
-        raise BadOption(f"memory is a size such as 2G or 512M, not '{text}'")
-    return int(value)
-
-
 def default_limit() -> int:
     """Three quarters of the machine's memory."""
     total = machine_memory()
     return 2**33 if total is None else 3 * total // 4
 
 
-def copies(model: Model) -> int:
+def count_copies(model: Model) -> int:
     """Float32 images that a step of the solver holds at once, counted from the terms.
 
     Image, data, weights, right side, spectrum; copy, multiplier and K x of every difference, old and
     new, and what a prox needs.
     """
     if model.method is not None:
-        return 200
+        return METHOD_COPIES
     stacked = sum(max(1, len(t.operator.axes)) for t in model.terms)
     fourier = 8 if any(t.operator.axes for t in model.terms) else 0
     carried = 10 * sum(t.staged is None and t.reach != 0 for t in model.terms)
     return 12 + 6 * stacked + fourier + carried
 
 
-def state_images(model: Model) -> int:
+def count_state_images(model: Model) -> int:
     """Float32 images of a state on disk."""
     images = 3 if model.central is None else 1
     for t in model.terms:
@@ -157,12 +142,12 @@ def state_images(model: Model) -> int:
     return images
 
 
-def mixed(model: Model) -> int:
+def count_mixed(model: Model) -> int:
     """Float32 numbers per pixel that are held whole while a function mixes all pixels."""
     return sum(t.staged.values_per_pixel for t in model.terms if t.staged is not None)
 
 
-def way_of(model: Model) -> tuple[Way, int, bool]:
+def find_way(model: Model) -> tuple[Way, int, bool]:
     """The best way a model can be cut, with the halo it needs and whether that wraps around."""
     wrap = any(ROW in t.operator.axes for t in model.terms)
     reach = max((t.reach or 0 for t in model.terms if t.staged is None), default=0)
@@ -173,61 +158,71 @@ def way_of(model: Model) -> tuple[Way, int, bool]:
     return "strips", 2 if wrap else reach, wrap
 
 
-def plan(
-    shape: Sequence[int],
-    model: Model,
-    memory: str | int | None = None,
-    *,
-    network: bool = True,
-    tile: int | None = None,
-    force: bool = False,
-) -> Plan:
-    """How to work on a cube of ``shape`` with a limit of memory.
+def plan_run(shape: Sequence[int], options: Options) -> Plan:
+    """How to work on a cube of ``shape`` (band, row, col) with the limit of memory of the options.
 
-    Args:
-        shape: (band, row, col).
-        model: what is solved.
-        memory: bytes, or text such as '2G'; three quarters of the machine's when None.
-        network: whether the weights come from a network.
-        tile: rows of a strip; as many as memory allows when None. Given, the cube is cut even if
-            it fits.
-        force: cut a cube that fits, too.
+    A cube that fits is worked on whole, unless the options ask for strips. A published method sees
+    the whole cube: with a limit that is too small for that it is refused.
     """
+    model = options.build_sketch(shape)
     bands, rows, cols = map(int, shape[-3:])
     full, voxels = (bands, rows, cols), bands * rows * cols
-    limit = parse_memory(memory) or default_limit()
+    limit = options.memory or default_limit()
+    network = bool(options.source.modules)
     net = NETWORK if network else 0
-    each, mix = 4 * copies(model), 4 * mixed(model) * rows * cols
+    each, mix = 4 * count_copies(model), 4 * count_mixed(model) * rows * cols
     at_once = BASE + max(each * voxels + mix, net + 4 * WINDOW_COPIES * voxels)
     # Measured on one core: a network costs as much as hundreds of steps.
-    seconds = voxels * ((3.6e-6 if network else 0) + 2e-9 * model.schedule.steps * copies(model))
-    if tile is None and not force and at_once <= limit:
+    steps = 2e-9 * model.schedule.steps * count_copies(model)
+    seconds = voxels * ((3.6e-6 if network else 0) + steps)
+    fits = at_once <= limit
+    if options.published and not fits and options.memory is not None:
+        raise OutOfResources(
+            f"the model '{options.model}' works on the whole cube, which takes about "
+            f"{format_size(at_once)}; the limit is {format_size(limit)}: raise --memory"
+        )
+    if options.published or (fits and not options.in_strips):
         return Plan(full, rows, 0, False, "whole", at_once, limit, 0, seconds)
-    way, halo, wrap = way_of(model)
+    way, halo, wrap = find_way(model)
     row = 4 * bands * cols
     fixed = BASE + RESERVE
     window, solving = WINDOW_COPIES * row, each * bands * cols
     band = 4 * BAND_COPIES * rows * cols
+    auto = "auto" in (options.strength, options.rank)
+    choosing = each * min(voxels, MOST_VOXELS) if auto else 0
 
     def needed(height: int) -> int:
         """Bytes for strips of some height."""
         step = solving * min(rows, height + 2 * halo)
-        return fixed + max(band, mix, step, net + window * min(rows, height + 8))
+        return fixed + max(band, mix, choosing, step, net + window * min(rows, height + 8))
 
+    tile = options.tile
     least = needed(min(rows, 8))
     if tile is None and least > limit:
+        hint = ", or choose strength and rank yourself" if least == fixed + choosing else ""
         raise OutOfResources(
-            f"a cube of {bands} bands x {rows} x {cols} needs at least {format_size(least)} of memory with "
-            f"this model, even in tiles; the limit is {format_size(limit)}: raise --memory"
+            f"a cube of {bands} bands x {rows} x {cols} needs at least {format_size(least)} of memory "
+            f"with this model, even in tiles; the limit is {format_size(limit)}: raise --memory{hint}"
         )
     height = tile or rows
     while tile is None and needed(height) > limit:
         height = max(8, height * 7 // 8)
     height = -(-rows // -(-rows // height))  # as even as may be
-    disk = 4 * voxels * (4 + (1 if way == "blended" else 3 * state_images(model)))
+    disk = 4 * voxels * (4 + (1 if way == "blended" else 3 * count_state_images(model)))
     again = (height + 2 * halo) / height
     peak = needed(height)
     return Plan(full, height, halo, wrap, way, peak, limit, disk, 2 * seconds * again, tile)
+
+
+def check_advice(shape: Sequence[int], options: Options) -> None:
+    """Refuse to look for advice with a limit of memory that is too small for it."""
+    voxels = min(math.prod(shape), MOST_VOXELS)
+    need = BASE + max(4 * ADVICE_COPIES * voxels, NETWORK + 4 * WINDOW_COPIES * voxels)
+    if options.memory is not None and need > options.memory:
+        raise OutOfResources(
+            f"finding model and strength for this cube takes about {format_size(need)}; the limit "
+            f"is {format_size(options.memory)}: raise --memory, or choose them yourself"
+        )
 
 
 def ramp(window: Window, length: int, halo: int) -> NDArray[np.float32]:

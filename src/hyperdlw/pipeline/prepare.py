@@ -17,38 +17,46 @@ from ..errors import BadOption, NothingToDenoise
 Range = Literal["auto", "minmax"] | tuple[float, float]
 
 
-def unit_range(cube: Cube, range: Range) -> BandRange:
+def check_range(range: Range) -> None:
+    """Refuse what is no range."""
+    if isinstance(range, str):
+        if range not in ("auto", "minmax"):
+            raise BadOption(f"range must be 'auto', 'minmax' or two numbers, not '{range}'")
+        return
+    lo, hi = map(float, range) if len(range) == 2 else (np.nan, np.nan)
+    if not (np.isfinite([lo, hi]).all() and hi > lo):
+        raise BadOption(f"range needs two numbers, the lower one first, not {range}")
+
+
+def find_limits(cube: Cube, range: Range) -> BandRange:
     """The per-band limits that map a cube to the unit interval.
 
     "auto": limits of the signal from a median-filtered band (for noisy data). "minmax": smallest
     and largest value (the paper's scaling of clean data). A pair (lo, hi): the same for all bands.
     """
+    check_range(range)
     if range == "auto":
         return robust_range(cube.data, cube.valid)
     if range == "minmax":
         return minmax_range(cube.data, cube.valid)
-    if isinstance(range, str):
-        raise BadOption(f"range must be 'auto', 'minmax' or two numbers, not '{range}'")
-    lo, hi = map(float, range) if len(range) == 2 else (np.nan, np.nan)
-    if not (np.isfinite([lo, hi]).all() and hi > lo):
-        raise BadOption(f"range needs two numbers, the lower one first, not {range}")
+    lo, hi = map(float, range)
     return BandRange(np.full(cube.bands, lo, np.float32), np.full(cube.bands, hi, np.float32))
 
 
-def usable_bands(cube: Cube) -> tuple[NDArray[np.bool_], dict[int, str]]:
+def find_usable_bands(cube: Cube) -> tuple[NDArray[np.bool_], dict[int, str]]:
     """Which bands can be denoised, and why the others cannot (band number -> reason)."""
     skipped: dict[int, str] = {}
     for b, (band, ok) in enumerate(zip(cube.data, cube.valid, strict=True)):
-        why = unusable(band, ok, bool(cube.good_bands[b]))
+        why = explain_unusable(band, ok, bool(cube.good_bands[b]))
         if why:
             skipped[b] = why
     use = np.ones(cube.bands, bool)
     use[list(skipped)] = False
-    check_some(use, skipped)
+    check_usable(use, skipped)
     return use, skipped
 
 
-def unusable(band: NDArray[np.float32], ok: NDArray[np.bool_], good: bool) -> str:
+def explain_unusable(band: NDArray[np.float32], ok: NDArray[np.bool_], good: bool) -> str:
     """Why a band cannot be denoised, or ""."""
     if not good:
         return "marked bad"
@@ -57,7 +65,7 @@ def unusable(band: NDArray[np.float32], ok: NDArray[np.bool_], good: bool) -> st
     return "constant" if band[ok].min() == band[ok].max() else ""
 
 
-def check_some(use: NDArray[np.bool_], skipped: Mapping[int, str]) -> None:
+def check_usable(use: NDArray[np.bool_], skipped: Mapping[int, str]) -> None:
     """Refuse a cube without a band that can be denoised."""
     if not use.any():
         reasons = ", ".join(sorted(set(skipped.values())))
@@ -75,13 +83,13 @@ class Prepared:
     limits: BandRange
 
 
-def prepare(cube: Cube, range: Range = "auto") -> Prepared:
+def prepare_cube(cube: Cube, range: Range = "auto") -> Prepared:
     """Scale, drop unusable bands and fill invalid voxels with the median of their band.
 
     The filled values carry no weight; they only keep NaN out of the convolutions.
     """
-    use, skipped = usable_bands(cube)
-    limits = unit_range(cube, range)
+    use, skipped = find_usable_bands(cube)
+    limits = find_limits(cube, range)
     data = np.where(cube.valid, cube.data, np.float32(0))
     unit = limits.to_unit(data)[use]
     ok = cube.valid[use]

@@ -1,38 +1,35 @@
-"""What comes out beside the restored cube: weights, flags, a report, a picture."""
+"""What comes out beside the restored cube: weights, flags, a report, a picture; and the audit."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import io
-from ..cube import Cube
-from ..io import atomic, to_json
-from .flags import flags, flags_of, largest_stored
-from .journal import Executor, folder_of
-from .prepare import Range
-from .quicklook import need_matplotlib, quicklook
-from .run import Result
-
-if TYPE_CHECKING:
-    from ..io import CubeReader
-    from .job import Job, Options
-    from .plan import Plan
+from ..cube import Cube, Encoding
+from ..errors import BadInput
+from ..io import CubeReader, atomic, to_json
+from ..weights import FLOOR
+from .advice import dead_lines, far_off, striped_lines
+from .job import Job, Sinks
+from .pictures import draw_quicklook, encode_png, heat, load_figure
+from .prepare import Range, prepare_cube
+from .report import Report, Result
 
 SMALL = 512
 """Longest side of a quick look in pixels."""
 
-Like = TypeVar("Like", Cube, "CubeReader")
+Like = TypeVar("Like", Cube, CubeReader)
 
 
-def plain(like: Like, dtype: str, key: str) -> Like:
+def describe_quantity(like: Like, dtype: str, key: str) -> Like:
     """A header for another quantity on the same pixels, stored as it is."""
     encoding = replace(like.encoding, dtype=dtype, scale=1.0, offset=0.0, nodata=None, key=key)
     scales = ("band_scales", "band_offsets", "nodata_is_nan", "data_array")
@@ -42,113 +39,121 @@ def plain(like: Like, dtype: str, key: str) -> Like:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where the products go; None for those that are not wanted."""
+    """Where the products go; None for those that are not wanted.
+
+    Attributes:
+        weights: the weights as a cube of float32.
+        flags: see :func:`flag_voxels`, a cube of uint8.
+        report: JSON.
+        picture: a PNG with before, after, weights and spectra.
+    """
 
     weights: str | None = None
     flags: str | None = None
     report: str | None = None
     picture: str | None = None
 
-    def check(self, cube: Cube) -> None:
-        """Refuse formats that cannot hold them, before the work."""
-        if self.weights is not None:
-            io.check_save(self.weights, plain(cube, "float32", "weights"))
-        if self.flags is not None:
-            io.check_save(self.flags, plain(cube, "uint8", "flags"))
+    def check_places(self, target: str, overwrite: bool, source: str) -> None:
+        """Refuse outputs that could not be written, before anything is read."""
+        io.check_places([target, self.weights, self.flags], overwrite, source)
+        io.check_places([self.report, self.picture], overwrite)
         if self.picture is not None:
-            need_matplotlib()
+            load_figure()
 
-    def save(self, result: Result, range: Range, overwrite: bool, clipped: int = 0) -> None:
-        """Write the products of a cube in memory."""
+    def check_formats(self, like: Cube) -> None:
+        """Refuse formats that cannot hold the products of a cube."""
+        if self.weights is not None:
+            io.check_save(self.weights, describe_quantity(like, "float32", "weights"))
+        if self.flags is not None:
+            io.check_save(self.flags, describe_quantity(like, "uint8", "flags"))
+
+    def save(self, result: Result, range: Range, overwrite: bool) -> None:
+        """Write the products of a cube in memory, apart from the report."""
         every = np.ones(result.noisy.shape, bool)
         if self.weights is not None:
-            like = replace(plain(result.noisy, "float32", "weights"), valid=every)
+            like = replace(describe_quantity(result.noisy, "float32", "weights"), valid=every)
             io.save_cube(like.with_data(result.weights), self.weights, overwrite=overwrite)
         if self.flags is not None:
-            like = replace(plain(result.noisy, "uint8", "flags"), valid=every)
-            io.save_cube(like.with_data(flags_of(result, range)), self.flags, overwrite=overwrite)
+            like = replace(describe_quantity(result.noisy, "uint8", "flags"), valid=every)
+            found = flag_result(result, range)
+            io.save_cube(like.with_data(found), self.flags, overwrite=overwrite)
         if self.picture is not None:
             step = max(1, -(-max(result.noisy.shape[1:]) // SMALL))
             cut = np.s_[:, ::step, ::step]
-            before, after = (_window(c, cut) for c in (result.noisy, result.cube))
-            quicklook(before, after, result.weights[cut], self.picture, overwrite=overwrite)
+            before, after = (
+                replace(c, data=c.data[cut], valid=c.valid[cut])
+                for c in (result.noisy, result.cube)
+            )
+            draw_quicklook(before, after, result.weights[cut], self.picture, overwrite=overwrite)
+
+    def save_report(self, report: Report, overwrite: bool) -> None:
+        """The report as JSON."""
         if self.report is not None:
-            facts = result.report.as_dict() | {"clipped_voxels": clipped}
-            save_report(facts, self.report, overwrite=overwrite)
+            text = json.dumps(to_json(report.as_dict()), indent=2, allow_nan=False)
+            with atomic(self.report, overwrite=overwrite) as tmp:
+                tmp.write_text(text + "\n")
 
 
-def _window(cube: Cube, cut: Any) -> Cube:
-    return replace(cube, data=cube.data[cut], valid=cube.valid[cut])
+class ArrayOutputs:
+    """The outputs of a run in strips, in memory."""
+
+    def __init__(self, noisy: Cube) -> None:
+        self.cube = replace(noisy, data=noisy.data.copy(), valid=noisy.valid.copy())
+        self.weights = np.zeros(noisy.shape, np.float32)
+
+    def open(self) -> Sinks:
+        return Sinks(self._put_cube, self._put_weights)
+
+    def finish(self, job: Job) -> None:
+        """There are no products."""
+
+    def _put_cube(self, rows: slice, values: NDArray[np.float32], ok: NDArray[np.bool_]) -> int:
+        self.cube.data[:, rows], self.cube.valid[:, rows] = values, ok
+        return 0
+
+    def _put_weights(self, rows: slice, values: NDArray[np.float32], ok: NDArray[np.bool_]) -> int:
+        self.weights[:, rows] = values
+        return 0
 
 
-def save_report(report: dict[str, Any], path: str, *, overwrite: bool = False) -> None:
-    """The report as JSON."""
-    with atomic(path, overwrite=overwrite) as tmp:
-        tmp.write_text(json.dumps(to_json(report), indent=2, allow_nan=False) + "\n")
+class FileOutputs(ExitStack):
+    """The outputs of a run in strips, in files that appear when they are complete.
 
-
-def denoise_file(
-    file: CubeReader,
-    target: str,
-    options: Options,
-    plan: Plan,
-    outputs: Outputs,
-    overwrite: bool = False,
-    executor: Executor | None = None,
-    watch: Callable[[str, int, int], None] | None = None,
-    strict: bool = False,
-) -> dict[str, Any]:
-    """From file to file by windows; returns the report with ``clipped_voxels``.
-
-    All outputs appear when they are complete. What is unfinished stays in a hidden folder beside
-    ``target``, and the same call goes on from there.
+    Args:
+        strip: rows that are written together.
     """
-    from .in_strips import Sinks, denoise_large, identity_of
 
-    if outputs.picture is not None:
-        need_matplotlib()
-    looks: list[tuple[Cube, Cube, NDArray[np.float32]]] = []
-    with ExitStack() as stack:
+    def __init__(
+        self, reader: CubeReader, target: str, outputs: Outputs, overwrite: bool, strip: int
+    ) -> None:
+        super().__init__()
+        self.reader, self.target, self.outputs = reader, target, outputs
+        self.overwrite, self.strip = overwrite, strip
+        self.look: tuple[Cube, Cube, NDArray[np.float32]] | None = None
 
-        def sink(path: str, like: CubeReader, strip: int | None = None) -> io.CubeWriter:
-            made = io.open_writer(path, like, overwrite=overwrite, strip=strip)
-            return stack.enter_context(made)
+    def open(self) -> Sinks:
+        made = {"cube": self._create(self.target, self.reader, self.strip)}
+        if self.outputs.weights is not None:
+            like = describe_quantity(self.reader, "float32", "weights")
+            made["weights"] = self._create(self.outputs.weights, like, self.strip)
+        puts = {name: partial(_put, out.pen) for name, out in made.items()}
+        return Sinks(**puts, shared=all(out.shared for out in made.values()))
 
-        def sinks() -> Sinks:
-            # Opened when there is something to write: an output takes its room on the disk at once.
-            made = {"cube": sink(target, file, plan.height)}
-            if outputs.weights is not None:
-                like = plain(file, "float32", "weights")
-                made["weights"] = sink(outputs.weights, like, plan.height)
-            puts = {name: partial(_put, out.pen) for name, out in made.items()}
-            return Sinks(**puts, shared=all(out.shared for out in made.values()))
+    def finish(self, job: Job) -> None:
+        if self.outputs.flags is not None:
+            like = describe_quantity(self.reader, "uint8", "flags")
+            _write_flags(job, self.reader, self._create(self.outputs.flags, like))
+        if self.outputs.picture is not None:
+            self.look = _shrink(job, self.reader)
 
-        def after(job: Job) -> None:
-            if outputs.flags is not None:
-                _write_flags(job, file, sink(outputs.flags, plain(file, "uint8", "flags")))
-            if outputs.picture is not None:
-                looks.append(_small(job, file))
+    def draw_picture(self) -> None:
+        """The picture, once the other outputs are there: it does not stand in the way of a second try."""
+        if self.look is not None and self.outputs.picture is not None:
+            draw_quicklook(*self.look, self.outputs.picture, overwrite=self.overwrite)
 
-        report, clipped = denoise_large(
-            file,
-            options,
-            plan,
-            folder_of(target),
-            sinks,
-            identity=identity_of(file),
-            executor=executor,
-            watch=watch,
-            after=after,
-            strict=strict,
-        )
-    facts = report.as_dict()
-    facts["clipped_voxels"] = None if strict and not report.converged else clipped
-    if outputs.picture is not None:
-        for look in looks:
-            quicklook(*look, outputs.picture, overwrite=overwrite)
-    if outputs.report is not None:
-        save_report(facts, outputs.report, overwrite=overwrite)
-    return facts
+    def _create(self, path: str, like: CubeReader, strip: int | None = None) -> io.CubeWriter:
+        made = io.open_writer(path, like, overwrite=self.overwrite, strip=strip)
+        return self.enter_context(made)
 
 
 def _put(
@@ -166,22 +171,196 @@ def _write_flags(job: Job, file: CubeReader, out: io.CubeWriter) -> None:
         unit = restored = None
         if b in place:
             unit, restored = job.band(place[b])[0].numpy(), job.restored(place[b])
-        found = flags(data, valid, unit, restored, top)
+        found = flag_voxels(data, valid, unit, restored, top)
         out.write_stored(slice(None), slice(None), found, [b])
 
 
-def _small(job: Job, file: CubeReader) -> tuple[Cube, Cube, NDArray[np.float32]]:
+def _shrink(job: Job, file: CubeReader) -> tuple[Cube, Cube, NDArray[np.float32]]:
     """The noisy and the restored cube and the weights with every so many pixels left out."""
-    from .restore_strips import restored_strip, stored_weights
-
     step = max(1, -(-max(file.shape[1:]) // SMALL))
     kept = []
     for i in job.plan.strips:
         rows = job.plan.window(i, 0).own
         cut = np.s_[:, (-rows.start) % step :: step, ::step]
-        values, ok, _ = restored_strip(job, file, i)
-        parts = *file.read(rows), values, ok, stored_weights(job, rows)
+        values, ok, _ = job.restored_strip(file, i)
+        parts = *file.read(rows), values, ok, job.stored_weights(rows)
         kept.append([np.ascontiguousarray(part[cut]) for part in parts])
     data, valid, restored, ok, w = (np.concatenate(v, axis=1) for v in zip(*kept, strict=True))
     about = file.wavelengths, file.good_bands
     return Cube(data, valid, *about), Cube(restored, ok, *about), w
+
+
+# --- flags
+
+NODATA, DEAD, IMPULSE, STRIPE, SATURATED = 1, 2, 4, 8, 16
+"""Bits of the flags of a voxel."""
+
+
+def flag_voxels(
+    data: NDArray[np.float32],
+    valid: NDArray[np.bool_],
+    unit: NDArray[np.float32] | None = None,
+    restored: NDArray[np.float32] | None = None,
+    top: float | None = None,
+) -> NDArray[np.uint8]:
+    """Bit flags of bands: 1 nodata, 2 dead line, 4 impulse, 8 striped line, 16 saturated.
+
+    Args:
+        data, valid: the noisy bands (band, row, col).
+        unit, restored: the same on the unit interval, and restored; None for bands that were not
+            denoised, which get the flags 1 and 16 only.
+        top: largest value the file can hold. Without one, a band is taken for saturated where more
+            than one in a thousand voxels share its largest value.
+
+    >>> flag_voxels(np.array([[[5.0, 9.0]]]), np.array([[[False, True]]]), top=9.0).tolist()
+    [[[1, 16]]]
+    """
+    found = np.where(valid, np.uint8(0), np.uint8(NODATA))
+    for band, ok, out in zip(data, valid, found, strict=True):
+        limit = top
+        if limit is None and ok.any():
+            most = band[ok].max()
+            limit = float(most) if np.mean(band[ok] == most) > 1e-3 else None
+        if limit is not None:
+            out[ok & (band >= limit)] |= SATURATED
+    if unit is None or restored is None:
+        return found
+    residual = np.where(valid, unit - restored, np.float32(0))
+    for axis in (1, 2):
+        dead = dead_lines(unit, valid, axis)
+        striped = striped_lines(residual, dead, axis)
+        for lines, bit in ((dead, DEAD), (striped, STRIPE)):
+            found |= np.where(np.expand_dims(lines, 3 - axis) & valid, np.uint8(bit), np.uint8(0))
+    broken = (found & (DEAD | STRIPE)) > 0
+    found |= np.where(far_off(residual) & valid & ~broken, np.uint8(IMPULSE), np.uint8(0))
+    return found
+
+
+def flag_result(result: Result, range: Range) -> NDArray[np.uint8]:
+    """Flags of all bands of a cube that was denoised in memory."""
+    noisy = result.noisy
+    ready = prepare_cube(noisy, range)
+    top = largest_stored(noisy.encoding)
+    found = flag_voxels(noisy.data, noisy.valid, top=top)
+    use = ready.use
+    restored = ready.limits.to_unit(result.cube.data)[use]
+    found[use] = flag_voxels(noisy.data[use], noisy.valid[use], ready.y.numpy(), restored, top)
+    return found
+
+
+def largest_stored(encoding: Encoding) -> float | None:
+    """The value of the largest number an integer type can hold, in physical units."""
+    dtype = np.dtype(encoding.dtype)
+    if dtype.kind not in "ui":
+        return None
+    return float(np.float32(np.iinfo(dtype).max * encoding.scale + encoding.offset))
+
+
+# --- the audit: is what denoising took away only noise?
+
+STRUCTURED = 0.1
+"""Correlation of neighbours in both directions from which a residual is taken for structure."""
+
+
+def audit(
+    noisy: Cube, restored: Cube, weights: NDArray[np.float32], range: Range = "auto"
+) -> Audit:
+    """What denoising took away: is it noise?
+
+    Args:
+        noisy, restored: before and after, of the same shape.
+        weights: of the noisy cube (:func:`hyperdlw.predict_weights`).
+        range: how bands are scaled to [0, 1].
+    """
+    if noisy.shape != restored.shape:
+        raise BadInput(
+            f"the cubes have different (band, row, col) shapes: {noisy.shape} and {restored.shape}"
+        )
+    ready = prepare_cube(noisy, range)
+    use = np.flatnonzero(ready.use)
+    x = ready.limits.to_unit(np.where(restored.valid, restored.data, np.float32(0)))[use]
+    ok = ready.valid.numpy() & restored.valid[use]
+    w = np.where(ok, weights[use], np.float32(0))
+    z = whitened(ready.y.numpy(), x, w)
+    found = []
+    for b, plane, known in zip(use, z, w > FLOOR, strict=True):
+        values = plane[known]
+        if not values.size:
+            continue
+        near = min(neighbours(plane, known, axis) for axis in (0, 1))
+        found.append(
+            BandAudit(
+                int(b), float(values.mean()), float(values.var()), near, bool(near > STRUCTURED)
+            )
+        )
+    change = np.where(ok, ready.y.numpy() - x, 0.0)
+    size = np.sqrt(np.square(change).sum(axis=0) / np.maximum(ok.sum(axis=0), 1))
+    return Audit(tuple(found), size.astype(np.float32))
+
+
+@dataclass(frozen=True)
+class BandAudit:
+    """The whitened residual of a band: about mean 0, variance 1 and no correlation if only noise went.
+
+    Attributes:
+        autocorrelation: between neighbours, the smaller one of rows and columns (stripes are
+            correlated along one of them only).
+        structured: whether it looks like removed signal.
+    """
+
+    band: int
+    mean: float
+    variance: float
+    autocorrelation: float
+    structured: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """Bands and the change map: root mean square over bands of y - x, in units of the range."""
+
+    bands: tuple[BandAudit, ...]
+    change: NDArray[np.float32]
+
+    @property
+    def structured(self) -> tuple[int, ...]:
+        return tuple(b.band for b in self.bands if b.structured)
+
+    def as_dict(self) -> dict[str, object]:
+        return {"bands": [asdict(b) for b in self.bands], "structured": list(self.structured)}
+
+    def save_map(self, path: str, *, overwrite: bool = False) -> None:
+        """The change map as a PNG, dark for small changes."""
+        middle = max(float(np.median(self.change)), 1e-6)
+        with atomic(path, overwrite=overwrite) as tmp:
+            Path(tmp).write_bytes(encode_png(heat(self.change, (middle / 5, middle * 5))))
+
+
+def whitened(
+    noisy: NDArray[np.float32], restored: NDArray[np.float32], w: NDArray[np.float32]
+) -> NDArray[np.float64]:
+    """sqrt(w) (y - x) / sqrt(c), 0 where w is; c from the median of w (y - x)^2.
+
+    w is the inverse variance up to the factor c, and the median of a squared normal variable is
+    0.4549: half of the voxels may be anything.
+    """
+    known = w > FLOOR
+    if not known.any():
+        raise BadInput("no voxel has any weight, so there is nothing to look at")
+    z = np.where(known, np.sqrt(w, dtype=np.float64) * (noisy - restored), 0.0)
+    c = float(np.median(np.square(z[known]))) / 0.4549
+    out: NDArray[np.float64] = z / np.sqrt(max(c, 1e-30))
+    return out
+
+
+def neighbours(z: NDArray[np.float64], known: NDArray[np.bool_], axis: int) -> float:
+    """Correlation of neighbours along an axis of a plane; far values are cut to four deviations."""
+    z = np.clip(z, -4, 4)
+    n = z.shape[axis]
+    a, b = (np.take(z, range(i, n - 1 + i), axis) for i in (0, 1))
+    both = np.take(known, range(n - 1), axis) & np.take(known, range(1, n), axis)
+    a, b = a[both], b[both]
+    if a.size < 16:
+        return 0.0
+    a, b = a - a.mean(), b - b.mean()
+    return float((a * b).mean() / max(float(np.sqrt((a * a).mean() * (b * b).mean())), 1e-30))

@@ -90,7 +90,7 @@ def _brought_down() -> OutOfResources:
 
 
 @contextmanager
-def executor(workers: int | None = None, scheduler: str | None = None) -> Iterator[Executor]:
+def open_executor(workers: int | None = None, scheduler: str | None = None) -> Iterator[Executor]:
     """The executor for ``--workers`` and ``--scheduler``; serial without them."""
     if workers is None and scheduler is None:
         yield Serial()

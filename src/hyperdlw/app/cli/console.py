@@ -93,15 +93,13 @@ def finish(report: Report, strict: bool, quiet: bool) -> None:
         complain(f"warning: {text}")
 
 
-def facts(
-    report: Report, cube: Described, target: str, clipped: int, save_weights: str | None
-) -> dict[str, Any]:
+def facts(report: Report, cube: Described, target: str, save_weights: str | None) -> dict[str, Any]:
     return {
         "model": report.title,
         "weights": report.weights,
         "bands": bands(report.bands_used, report.bands_skipped, cube),
         "invalid voxels": report.invalid_voxels,
-        "clipped voxels": clipped,
+        "clipped voxels": report.clipped_voxels,
         "range": report.range,
         "steps": report.steps,
         "seconds": f"{report.seconds['total']:.2f}",

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import inspect
 import math
-import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -155,20 +153,9 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def check_places(paths: Sequence[str | None], overwrite: bool, source: str = "") -> None:
     """Refuse outputs that could not be written, before anything is read."""
-    from ... import io
-    from ...io import check_output, find_by_ending
+    from ...io import check_places as check
 
-    given = [p for p in paths if p is not None]
-    if len({os.path.realpath(p) for p in given}) < len(given):
-        raise BadOption(f"two outputs have the same name: {', '.join(given)}")
-    for path in given:
-        form = find_by_ending(path) if source else None
-        if form is not None:
-            io.check_place(path, form, overwrite)
-            continue
-        # An input that is a folder of bands is written as one, unless the ending says otherwise.
-        folder = path.endswith("/") or (not Path(path).suffix and Path(source).is_dir())
-        check_output(path, overwrite=overwrite, directory=folder and source != "")
+    check(paths, overwrite, source)
 
 
 def as_float32(cube: Cube, data: Any, key: str | None, valid: Any = None) -> Cube:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
@@ -34,12 +35,7 @@ from .options import (
     parse_rank,
     parse_strength,
 )
-from .solving import chosen_source, no_weights, solve_cube
-
-if TYPE_CHECKING:
-    from ...cube import Cube
-    from ...io import CubeReader
-    from ...pipeline import Executor, Options, Outputs, Plan
+from .solving import ConsoleProgress
 
 
 def denoise(
@@ -101,113 +97,39 @@ def denoise(
     tiles, with scratch files in a hidden folder beside the output; if the run is cut short, the
     same command goes on where it was.
     """
-    from ... import io
-    from ...pipeline import Outputs, executor
-    from ...pipeline import in_strips as large
+    from ...io import ReadOptions
+    from ...pipeline import Outputs, denoise_file
 
-    outputs = Outputs(save_weights, save_flags, save_report, quicklook)
-    check_places([target, save_weights, save_flags], overwrite, source)
-    check_places([save_report, quicklook], overwrite)
-    limits, amount = parse_range(range), parse_strength(strength)
-    chosen = chosen_source(model, weights, 1.0 if amount == "auto" else amount, rank, denoiser)
-    if chosen is None and (save_weights, fill) != (None, False):
-        raise no_weights(model)
     silent = quiet or as_json
-    with reading.open_reader(source) as file:
-        if chosen is not None and not auto:
-            options = large.Options(
-                model,
-                chosen,
-                amount,
-                parse_rank(rank),
-                schedule.value,
-                limits,
-                seed,
-                fill,
-                denoiser,
-            )
-            plan = large.plan_for(file.shape, options, memory, force=bool(workers or scheduler))
-            if plan.tiled:
-                with executor(workers, scheduler) as work:
-                    done = _in_tiles(
-                        file, target, options, plan, outputs, overwrite, work, silent, strict
-                    )
-                written = None if done["clipped_voxels"] is None else target
-                _told(done, file, source, written, save_weights, as_json, quiet, strict)
-                return
-        if workers or scheduler:
-            raise BadOption(
-                "--workers and --scheduler work on tiles, which --auto and rivals do not"
-            )
-        cube = file.read_cube()
-    io.check_save(target, cube)
-    outputs.check(cube)
-    console.notes(cube, silent)
-    if auto:
-        from ...models import find
-        from ...pipeline import advise
-
-        found = advise(cube, range=limits)
-        model, amount = found.model, found.strength
-        rank = str(found.rank) if find(model).takes_rank else None
-        chosen = chosen_source(model, found.network, amount, rank)
-    result = solve_cube(
-        cube, model, chosen, amount, rank, schedule, limits, seed, silent, denoiser, fill
-    )
-    failed = strict and not result.report.converged
-    clipped = None
-    if not failed:
-        clipped = io.save_cube(result.cube, target, overwrite=overwrite)
-        outputs.save(result, limits, overwrite, clipped)
-    report = result.report.as_dict() | {"clipped_voxels": clipped}
-    _told(report, cube, source, None if failed else target, save_weights, as_json, quiet, strict)
-
-
-def _in_tiles(
-    file: CubeReader,
-    target: str,
-    options: Options,
-    plan: Plan,
-    outputs: Outputs,
-    overwrite: bool,
-    work: Executor,
-    silent: bool,
-    strict: bool,
-) -> dict[str, Any]:
-    """The whole way from file to file by windows; returns the report."""
-    from ...pipeline import denoise_file
-
-    if not silent:
-        console.notes(file, silent)
-        console.err.print(f"hyperdlw: plan: {plan}", markup=False)
-        if not file.lazy:
-            console.err.print(
-                "hyperdlw: note: this format is read whole; convert it to ENVI or Zarr"
-            )
-    with console.stages(silent) as watch:
-        return denoise_file(file, target, options, plan, outputs, overwrite, work, watch, strict)
-
-
-def _told(
-    report: dict[str, Any],
-    cube: Cube | CubeReader,
-    source: str,
-    target: str | None,
-    save_weights: str | None,
-    as_json: bool,
-    quiet: bool,
-    strict: bool,
-) -> None:
-    """Say what was done."""
-    from ...pipeline import Report
-
-    clipped = report["clipped_voxels"]
-    done = Report(**{k: v for k, v in report.items() if k != "clipped_voxels"})
+    with ConsoleProgress(silent) as progress:
+        report = denoise_file(
+            source,
+            target,
+            outputs=Outputs(save_weights, save_flags, save_report, quicklook),
+            overwrite=overwrite,
+            strict=strict,
+            auto=auto,
+            reading=ReadOptions(**asdict(reading)),
+            progress=progress,
+            model=model,
+            weights=weights,
+            strength=parse_strength(strength),
+            rank=parse_rank(rank),
+            denoiser=denoiser,
+            schedule=schedule.value,
+            range=parse_range(range),
+            seed=seed,
+            fill=fill,
+            memory=memory,
+            workers=workers,
+            scheduler=scheduler,
+        )
+    written = None if strict and not report.converged else target
     if as_json:
-        console.print_json({**report, "input": source, "output": target})
-    elif not quiet and target is not None:
-        console.summary(console.facts(done, cube, target, clipped or 0, save_weights))
-    console.finish(done, strict, quiet)
+        console.print_json({**report.as_dict(), "input": source, "output": written})
+    elif not quiet and written is not None and progress.reader is not None:
+        console.summary(console.facts(report, progress.reader, written, save_weights))
+    console.finish(report, strict, quiet)
 
 
 def weights(
@@ -231,26 +153,39 @@ def weights(
     and schedule matter for 'robust' and 'mixture' only, which look at a residual.
     """
     from ... import io
-    from ...pipeline import predict_weights, usable_bands
+    from ...pipeline import Options, check_options, denoise, find_usable_bands, predict_weights
 
     check_places([target], overwrite, source)
-    limits, chosen = parse_range(range), chosen_source(model, weights, strength, rank)
-    if chosen is None:
-        raise no_weights(model)
+    limits = parse_range(range)
+    options: Options = check_options(
+        model=model, weights=weights, strength=strength, rank=parse_rank(rank), range=limits
+    )
+    if options.published:
+        raise BadOption(f"the model '{model}' uses no weights, so there are none to write")
+    chosen = options.source
     cube = reading.open_cube(source)
     io.check_save(target, as_float32(cube, cube.data, "weights"))
     console.notes(cube, quiet or as_json)
     report = None
     if chosen.rounds > 1:
-        silent = quiet or as_json
-        result = solve_cube(cube, model, chosen, strength, rank, schedule, limits, None, silent)
+        with console.progress(None, quiet or as_json) as watch:
+            result = denoise(
+                cube,
+                model=model,
+                weights=chosen,
+                strength=strength,
+                rank=parse_rank(rank),
+                schedule=schedule.value,
+                range=limits,
+                watch=watch,
+            )
         w, report = result.weights, result.report
         if strict and not report.converged:
             console.finish(report, strict, quiet)
     else:
         w = predict_weights(cube, chosen, range=limits)
     io.save_cube(as_float32(cube, w, "weights"), target, overwrite=overwrite)
-    used, skipped = usable_bands(cube)
+    used, skipped = find_usable_bands(cube)
     low = float((w[w > 0] < 0.1).mean())
     facts = {
         "weights": chosen.name,

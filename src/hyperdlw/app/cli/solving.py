@@ -1,87 +1,54 @@
-"""From options to work: model, weights, strength and rank are checked, and the progress is shown."""
+"""How a run is shown on the console."""
 
 from __future__ import annotations
 
-import math
-from functools import partial
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from ...errors import BadOption, unknown_name
 from . import console
-from .options import ScheduleChoice, parse_rank
 
 if TYPE_CHECKING:
-    from ...cube import Cube
-    from ...pipeline import Range, Result, Strength
-    from ...weights import Source
+    from torch import Tensor
+
+    from ...io import CubeReader
+    from ...pipeline import Options, Plan
+    from ...solver import State
 
 
-def chosen_source(
-    model: str, weights: str, strength: float, rank: str | None, denoiser: str | None = None
-) -> Source | None:
-    """The weight source, after model, strength, rank and denoiser have been checked as well.
+class ConsoleProgress(ExitStack):
+    """Prints notes and the plan, then a bar or lines now and then.
 
-    None for a rival, which takes no weights.
+    It has the methods of :class:`hyperdlw.pipeline.Progress`, which is not imported here: torch takes
+    seconds.
     """
-    from ...models import denoisers, find, registry
-    from ...models import published as rivals
-    from ...weights import resolve
 
-    if rivals.is_rival(model):
-        rivals.check_options(
-            model, weights=weights, strength=strength, rank=parse_rank(rank), denoiser=denoiser
-        )
-        return None
-    if model not in registry():
-        raise unknown_name("model", model, [*registry(), *rivals.registry()])
-    find(model, rank=parse_rank(rank), denoiser=denoiser)
-    if denoiser is not None:
-        denoisers.resolve_denoiser(denoiser)
-    if not (strength > 0 and math.isfinite(strength)):
-        raise BadOption(f"--strength must be positive (1 is the published setting), not {strength}")
-    source = resolve(weights)
-    find(model, original=source.wants_original)
-    return source
+    def __init__(self, silent: bool) -> None:
+        super().__init__()
+        self.silent = silent
+        self.reader: CubeReader | None = None
+        self._step: Callable[[State[Tensor]], None] | None = None
+        self._item: Callable[[str, int, int], None] | None = None
 
+    def plan_made(self, plan: Plan, reader: CubeReader, options: Options) -> None:
+        self.reader = reader
+        console.notes(reader, self.silent)
+        if not plan.tiled:
+            steps = options.count_steps(reader.shape)
+            self._step = self.enter_context(console.progress(steps, self.silent))
+            return
+        if not self.silent:
+            console.err.print(f"hyperdlw: plan: {plan}", markup=False)
+            if not reader.lazy:
+                console.err.print(
+                    "hyperdlw: note: this format is read whole; convert it to ENVI or Zarr"
+                )
+        self._item = self.enter_context(console.stages(self.silent))
 
-def no_weights(model: str) -> BadOption:
-    """What to say of weights that are asked of a rival."""
-    return BadOption(f"the model '{model}' uses no weights, so there are none to write")
+    def step_made(self, state: State[Tensor]) -> None:
+        if self._step is not None:
+            self._step(state)
 
-
-def solve_cube(
-    cube: Cube,
-    model: str,
-    source: Source | None,
-    strength: Strength,
-    rank: str | None,
-    schedule: ScheduleChoice,
-    limits: Range,
-    seed: int | None,
-    silent: bool,
-    denoiser: str | None = None,
-    fill: bool = False,
-) -> Result:
-    """Denoise a cube in memory."""
-    from ... import models as registered
-    from ...pipeline import denoise as run_denoise
-
-    run = partial(
-        run_denoise,
-        cube,
-        model=model,
-        rank=parse_rank(rank),
-        denoiser=denoiser,
-        schedule=schedule.value,
-        range=limits,
-        seed=seed,
-    )
-    if source is None:
-        return run()
-    steps = None
-    if schedule is ScheduleChoice.paper:
-        known = 1.0 if strength == "auto" else strength
-        built = registered.build(model, cube.shape, known, original=source.wants_original)
-        steps = built.schedule.steps * source.rounds
-    with console.progress(steps, silent) as watch:
-        return run(weights=source, strength=strength, watch=watch, fill=fill)
+    def item_done(self, stage: str, done: int, count: int) -> None:
+        if self._item is not None:
+            self._item(stage, done, count)

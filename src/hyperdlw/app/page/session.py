@@ -205,7 +205,7 @@ class Session:
 
         def watch(s: State[Tensor]) -> None:
             if job.progress != "solving":
-                job.enter("solving", _steps(wish, self.cube, source.rounds))
+                job.enter("solving", _steps(wish, self.cube, source))
             job.tick()
             state[:] = [s]
 
@@ -224,9 +224,8 @@ class Session:
             net.register_forward_pre_hook(lambda *_: job.enter("weights")) for net in source.modules
         ]
         try:
-            strength: Any = wish.strength
             result = denoise(
-                self.cube, model=wish.model, weights=weights, strength=strength, watch=watch
+                self.cube, model=wish.model, weights=weights, strength=wish.strength, watch=watch
             )
         finally:
             for hook in hooks:
@@ -241,25 +240,25 @@ class Session:
         The number of steps is part of the method, so what is kept and exported is always a run
         from the start; warm steps only fill the time until then.
         """
-        from ... import models
-        from ...pipeline import prepare
-        from ...solver import Model, Problem, solve
+        from ...pipeline import check_options, prepare_cube, put_back
+        from ...solver import Problem, solve
 
         state, strength = memory.state, job.wish.strength
         if state is None or strength == "auto":
             return
         job.enter("preview")
-        memory.ready = memory.ready or prepare(self.cube)
+        memory.ready = memory.ready or prepare_cube(self.cube)
         ready = memory.ready
-        built = models.build(job.wish.model, ready.y.shape, strength)
-        if not isinstance(built, Model) or state.x.shape != ready.y.shape:
+        options = check_options(model=job.wish.model, weights=memory.source, strength=strength)
+        built = options.build(ready.y.shape, strength)
+        if state.x.shape != ready.y.shape:
             return
         plan = replace(built.schedule, steps=max(2, built.schedule.steps // 4))
         job.enter("preview", plan.steps)
         problem = Problem(built, ready.y, _tensor(last.weights[ready.use]))
         warm = state._replace(mu=plan.mu)
         found = solve(problem, plan, state=warm, watch=lambda _: job.tick())
-        self._preview = _in_units(self.cube, ready, found.x)
+        self._preview = put_back(self.cube, ready, found.x).data
         self.version += 1
 
 
@@ -296,14 +295,6 @@ def _used(result: Result) -> NDArray[np.bool_]:
     return use
 
 
-def _in_units(cube: Cube, ready: Prepared, x: Tensor) -> NDArray[np.float32]:
-    """A solution in the units of the cube; bands and voxels that took no part stay as they are."""
-    unit = np.zeros(cube.shape, np.float32)
-    unit[ready.use] = x.numpy()
-    touched = cube.valid & ready.use[:, None, None]
-    return np.where(touched, ready.limits.from_unit(unit), cube.data)
-
-
 def _tensor(values: NDArray[np.float32]) -> Tensor:
     import torch
 
@@ -315,17 +306,12 @@ def _size(state: State[Tensor]) -> int:
     return sum(t.nbytes for t in tensors if t is not None)
 
 
-def _steps(wish: Wish, cube: Cube, rounds: int) -> int | None:
+def _steps(wish: Wish, cube: Cube, source: Source) -> int | None:
     """How many steps a run will take, where that is known beforehand."""
-    from ... import models
+    from ...pipeline import check_options
 
-    if wish.strength == "auto":
-        return None
-    try:
-        schedule = models.build(wish.model, cube.shape, wish.strength).schedule
-    except (DlwError, AttributeError):
-        return None
-    return None if schedule.tolerance is not None else schedule.steps * rounds
+    options = check_options(model=wish.model, weights=source, strength=wish.strength)
+    return options.count_steps(cube.shape)
 
 
 def _summary(result: Result) -> dict[str, Any]:

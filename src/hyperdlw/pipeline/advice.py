@@ -15,17 +15,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ... import models
-from ...cube import Cube
-from ...errors import DlwError
-from ...networks import files as store
-from ...solver import Problem, solve
-from ...weights import DEFAULT, estimate_noise_level, resolve
-from ..prepare import Prepared, Range, prepare
-from ..rank import estimate_rank
-from ..run import DEFAULT_MODEL
-from ..strength import Choice, choose
+from .. import models
+from ..cube import Cube
+from ..errors import DlwError
+from ..networks import files as store
+from ..solver import Problem, solve
+from ..weights import DEFAULT, estimate_noise_level, resolve
 from . import theory
+from .choose import Choice, choose_strength, estimate_rank
+from .options import DEFAULT_MODEL
+from .prepare import Prepared, Range, prepare_cube
 
 LINE = 5.0
 """Robust standard deviations a column has to stick out by."""
@@ -46,7 +45,7 @@ of two training cubes a difference of 0.04 pointed the wrong way."""
 
 
 @dataclass(frozen=True)
-class Band:
+class BandAdvice:
     """What is known of one band (numbered from 0 in the cube).
 
     Attributes:
@@ -76,7 +75,7 @@ class Advice:
     rank: int
     strength: float
     reasons: dict[str, str]
-    bands: tuple[Band, ...]
+    bands: tuple[BandAdvice, ...]
     skipped: dict[int, str]
     divergence: dict[str, dict[str, float]]
     held_out: dict[str, float]
@@ -153,7 +152,7 @@ def impulse_share(residual: NDArray[Any], lines: NDArray[np.bool_]) -> NDArray[n
     return share
 
 
-def inspect(ready: Prepared, restored: Tensor) -> tuple[Band, ...]:
+def inspect(ready: Prepared, restored: Tensor) -> tuple[BandAdvice, ...]:
     """Noise, impulses, dead and striped lines of the bands in use."""
     y, valid = ready.y.numpy(), ready.valid.numpy()
     residual = np.where(valid, y - restored.numpy(), 0.0)
@@ -179,7 +178,7 @@ def inspect(ready: Prepared, restored: Tensor) -> tuple[Band, ...]:
             if holds
         ]
         found.append(
-            Band(
+            BandAdvice(
                 band=int(band),
                 sigma=float(sigma[i]),
                 impulses=float(share[i]),
@@ -205,7 +204,7 @@ def networks() -> dict[str, tuple[str, ...]]:
     for name in sorted(store.list_networks(), key=len):
         stored = store.load_network(name)
         sources = tuple(str(s) for s in stored.card.get("sources", ()))
-        known = all(s in models.registry() for s in sources)
+        known = all(s in models.list_models("model") for s in sources)
         if stored.net.channels is None and sources and known and sources not in found.values():
             found[name] = sources
     return found
@@ -230,7 +229,9 @@ def held_out(model: str, y: Tensor, w: Tensor, yardstick: Tensor, hide: Tensor) 
     the same for every model: it compares models where Stein's formula, with weights that follow the noise,
     does not.
     """
-    problem = Problem(models.build(model, y.shape), y, torch.where(hide, torch.zeros_like(w), w))
+    problem = Problem(
+        models.build_model(model, y.shape), y, torch.where(hide, torch.zeros_like(w), w)
+    )
     error = yardstick * (y - solve(problem).x) ** 2
     return float(error[hide].mean(dtype=torch.float64))
 
@@ -252,17 +253,17 @@ def advise(
     """
     if not isinstance(cube, Cube):
         cube = Cube.from_array(cube)
-    ready = prepare(cube, range)
+    ready = prepare_cube(cube, range)
     y, valid = ready.y, ready.valid
     weights = {DEFAULT: resolve(DEFAULT)(y, valid)}
     yardstick = weights[DEFAULT]
-    restored = solve(Problem(models.build(INSPECT, y.shape), y, yardstick)).x
+    restored = solve(Problem(models.build_model(INSPECT, y.shape), y, yardstick)).x
     apart = divergences(torch.where(valid, y, restored))
     generator = torch.Generator().manual_seed(seed)
     hide = (torch.rand(y.shape, generator=generator) < HIDDEN) & valid
     errors: dict[str, float] = {}
     partner: dict[str, str] = {}
-    for name in among if among is not None else models.registry():
+    for name in among if among is not None else models.list_models("model"):
         # The jointly trained network serves the default model and those that U says nothing of.
         near = apart.get(name, {})
         partner[name] = (
@@ -271,14 +272,16 @@ def advise(
         if partner[name] not in weights:
             weights[partner[name]] = resolve(partner[name])(y, valid)
         try:
-            if models.build(name, y.shape).method is not None:
+            if models.build_model(name, y.shape).method is not None:
                 continue  # a fit of its own for every hidden set would take too long
             errors[name] = held_out(name, y, weights[partner[name]], yardstick, hide)
         except DlwError:
             continue  # made for other cubes, such as colour images
     model = preferred(errors)
     network = partner[model]
-    choice = choose(lambda s: models.build(model, y.shape, s), y, weights[network], seed=seed)
+    choice = choose_strength(
+        lambda s: models.build_model(model, y.shape, s), y, weights[network], seed=seed
+    )
     rank = estimate_rank(y, yardstick)
     bands = inspect(ready, restored)
     return Advice(

@@ -27,9 +27,9 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor
 
-from ... import models
-from ...errors import BadOption
-from ...solver import Model
+from .. import models
+from ..errors import BadOption
+from ..solver import Model
 
 EPS = 1.0
 """eps at which U ranks networks: the mean weight. Below 0.3 the second term, with 1/eps^4, is all that
@@ -62,7 +62,7 @@ def subgradient(model: Model | str, x: Tensor) -> Tensor:
     >>> subgradient("tvs", torch.tensor([1.0, 3.0, 2.0]).view(3, 1, 1)).flatten()
     tensor([-0.2000,  0.2000,  0.0000])
     """
-    built = models.build(model, x.shape) if isinstance(model, str) else model
+    built = models.build_model(model, x.shape) if isinstance(model, str) else model
     with torch.enable_grad():
         point = x.detach().clone().requires_grad_(True)
         (found,) = torch.autograd.grad(regulariser(built)(point), point)
@@ -74,7 +74,7 @@ def convex_models(shape: Sequence[int]) -> list[str]:
     """Registered models whose terms all have a value that can be differentiated at an image."""
     probe = torch.rand(tuple(shape[-3:]), generator=torch.Generator().manual_seed(0))
     found = []
-    for name in models.registry():
+    for name in models.list_models("model"):
         try:
             subgradient(name, probe)
         except (BadOption, RuntimeError):

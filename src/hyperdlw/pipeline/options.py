@@ -1,0 +1,196 @@
+"""What is to be done with a cube: the options of ``denoise`` and ``denoise_file``, checked once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypedDict
+
+from .. import models
+from ..errors import BadOption
+from ..models import DenoiserSpec, defaults
+from ..solver import Model, Schedule
+from ..testbed import Truth
+from ..weights import DEFAULT, Source, Spec, Uniform, resolve
+from .prepare import Range, check_range
+
+DEFAULT_MODEL = defaults.MODEL
+
+Strength = float | Literal["auto"]
+Rank = int | Literal["auto"] | None
+ScheduleName = Literal["paper", "converged"]
+Memory = str | int | None
+
+
+class Settings(TypedDict, total=False):
+    """The keywords of :func:`hyperdlw.denoise`, which explains them."""
+
+    model: str
+    weights: Spec
+    strength: Strength
+    rank: Rank
+    schedule: ScheduleName | Schedule
+    range: Range
+    denoiser: DenoiserSpec | None
+    truth: Truth | None
+    seed: int | None
+    fill: bool
+    memory: Memory
+    tile: int | None
+    workers: int | None
+    scheduler: str | None
+
+
+@dataclass(frozen=True)
+class Options:
+    """Checked options; made by :func:`check_options`.
+
+    Attributes:
+        source: where the weights come from; w = 1 for a published method.
+        memory: a limit in bytes, or None: three quarters of the machine's.
+        tile: rows of a strip; None: as many as the limit allows.
+        workers, scheduler: who works on the strips, as for :func:`open_executor`.
+    """
+
+    model: str
+    source: Source
+    strength: Strength = 1.0
+    rank: Rank = None
+    schedule: ScheduleName | Schedule = "paper"
+    range: Range = "auto"
+    denoiser: DenoiserSpec | None = None
+    seed: int | None = None
+    fill: bool = False
+    memory: int | None = None
+    tile: int | None = None
+    workers: int | None = None
+    scheduler: str | None = None
+
+    @property
+    def original(self) -> bool:
+        """Whether the published version of the model is asked for."""
+        return self.source.wants_original
+
+    @property
+    def published(self) -> bool:
+        """Whether the model is a published method, which takes no weights."""
+        return self._entry.kind == "published"
+
+    @property
+    def in_strips(self) -> bool:
+        """Whether strips are asked for, even if the cube fits in memory."""
+        return bool(self.tile or self.workers or self.scheduler)
+
+    @property
+    def networks(self) -> dict[str, str]:
+        """SHA-256 of every network at work, by name."""
+        return self.source.networks | self._entry.list_networks(self.denoiser)
+
+    @property
+    def range_name(self) -> str:
+        """The range as text."""
+        span = self.range
+        return span if isinstance(span, str) else f"{span[0]:g} to {span[1]:g}"
+
+    def build(self, shape: Sequence[int], strength: float = 1.0, rank: int | None = None) -> Model:
+        """The model for an image (band, row, col), with the schedule that is asked for."""
+        made = models.build_model(
+            self.model,
+            shape,
+            strength,
+            original=self.original,
+            rank=rank,
+            denoiser=self.denoiser,
+        )
+        return replace(made, schedule=choose_schedule(self.schedule, made.schedule))
+
+    def build_sketch(self, shape: Sequence[int]) -> Model:
+        """The model as far as it is known before the cube is read: for plans."""
+        bands = self._entry.bands or shape[0]
+        strength = 1.0 if self.strength == "auto" else self.strength
+        rank = self.rank if isinstance(self.rank, int) else None
+        return self.build((bands, *shape[1:]), strength, rank)
+
+    def count_steps(self, shape: Sequence[int]) -> int | None:
+        """The steps of all rounds, where they are known beforehand."""
+        schedule = self.build_sketch(shape).schedule
+        if self.strength == "auto" or schedule.tolerance is not None:
+            return None
+        return schedule.steps * self.source.rounds
+
+    @property
+    def _entry(self) -> models.ModelEntry:
+        return models.find_model(self.model)
+
+
+def check_options(
+    *,
+    model: str = DEFAULT_MODEL,
+    weights: Spec = DEFAULT,
+    truth: Truth | None = None,
+    memory: Memory = None,
+    strength: Strength = 1.0,
+    **others: object,
+) -> Options:
+    """Options from the keywords of :func:`hyperdlw.denoise` (:class:`Settings`); or one sentence."""
+    usual = isinstance(weights, str) and weights == DEFAULT
+    given = [] if usual else ["weights"]
+    given += ["strength"] if strength != 1.0 else []
+    given += ["schedule"] if others.get("schedule", "paper") != "paper" else []
+    entry = models.find_model(model, given=given)
+    published = entry.kind == "published"
+    source = Uniform(name="none") if published else resolve(weights, truth)
+    options = Options(model, source, strength, memory=parse_memory(memory), **others)  # type: ignore[arg-type]
+    models.find_model(
+        model, original=options.original, rank=options.rank, denoiser=options.denoiser
+    )
+    if isinstance(strength, str):
+        if strength != "auto":
+            raise BadOption(f"strength must be a number or 'auto', not '{strength}'")
+    elif not (strength > 0 and math.isfinite(strength)):
+        raise BadOption(f"strength must be positive (1 is the published setting), not {strength}")
+    if not isinstance(options.schedule, Schedule):
+        choose_schedule(options.schedule, Schedule(1, 1.0))
+    check_range(options.range)
+    if options.workers is not None and options.workers < 1:
+        raise BadOption(f"there must be at least one worker, not {options.workers}")
+    if published and options.fill:
+        raise BadOption(f"the model '{model}' sees every voxel as measured, so it fills no gaps")
+    if published and options.in_strips:
+        raise BadOption(
+            f"the model '{model}' works on the whole cube, not on tiles, so it has no use for workers"
+        )
+    return options
+
+
+def choose_schedule(wanted: ScheduleName | Schedule, paper: Schedule) -> Schedule:
+    """The schedule a user means."""
+    if isinstance(wanted, Schedule):
+        return wanted
+    if wanted == "paper":
+        return paper
+    if wanted == "converged":
+        return paper.converged()
+    raise BadOption(f"schedule must be 'paper' or 'converged', not '{wanted}'")
+
+
+def parse_memory(text: Memory) -> int | None:
+    """Bytes from a number with a unit of 1024: '2G', '512M', '1.5GB'.
+
+    >>> parse_memory("1.5G"), parse_memory(None)
+    (1610612736, None)
+    """
+    if text is None or isinstance(text, int):
+        if text is not None and text <= 0:
+            raise BadOption(f"memory must be positive, not {text}")
+        return text
+    word = text.strip().upper().removesuffix("B").removesuffix("I")
+    unit = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}.get(word[-1:], 1)
+    try:
+        value = float(word[:-1] if unit > 1 else word) * unit
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 1):
+        raise BadOption(f"memory is a size such as 2G or 512M, not '{text}'")
+    return int(value)
