@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hyperdlw.app.cli.bench import bench
-from hyperdlw.bench import report, runner
+from hyperdlw.bench import experiment, report, runner
 from hyperdlw.bench.catalogue import BenchOptions, pick_table
 from hyperdlw.bench.experiment import Experiment, Files, Scene
 from hyperdlw.bench.figures import draw_table, make_panels
@@ -96,7 +96,7 @@ def test_reports(scene: Scene, tmp_path: Path) -> None:
 
 
 def test_reference_rows_follow_ours(scene: Scene, tmp_path: Path, shared: Path) -> None:
-    found = runner.find_reference_networks(shared / "reference/dlwnet-release")
+    found = experiment.find_reference_networks(shared / "reference/dlwnet-release")
     assert sorted(found) == sorted(
         REFERENCE + n for n in (["N", "T", "TS", "N+T", "N+TS", "T+TS", "N+T+TS"])
     )
@@ -106,7 +106,7 @@ def test_reference_rows_follow_ours(scene: Scene, tmp_path: Path, shared: Path) 
     db = report.mean_figures(records)
     assert db[name, "nn", "case1"] > db["uniform", "nn", "case1"]
     with pytest.raises(BadFile):
-        runner.find_reference_networks(tmp_path)
+        experiment.find_reference_networks(tmp_path)
 
 
 def test_scenes_of_a_folder(tmp_path: Path) -> None:

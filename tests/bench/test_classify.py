@@ -10,8 +10,7 @@ import pytest
 from hyperdlw import Cube
 from hyperdlw.bench import classify
 from hyperdlw.bench.classify import RankedRow
-from hyperdlw.bench.experiment import Files
-from hyperdlw.bench.runner import find_reference_networks
+from hyperdlw.bench.experiment import Files, find_reference_networks
 
 pytest.importorskip("sklearn")
 

@@ -65,12 +65,11 @@ class BenchOptions:
     @property
     def files(self) -> Files:
         """What the user brings, looked up in the folders."""
-        from . import runner
-        from .experiment import Files
+        from .experiment import Files, find_published_networks, find_reference_networks
 
         return Files(
-            runner.find_reference_networks(self.reference) if self.reference else {},
-            runner.find_published_networks(self.networks) if self.networks else {},
+            find_reference_networks(self.reference) if self.reference else {},
+            find_published_networks(self.networks) if self.networks else {},
             self.denoiser,
         )
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from types import FunctionType, MethodType
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,10 @@ import torch
 from numpy.typing import NDArray
 
 from .. import __version__
+from ..errors import BadFile
 from ..io import atomic
+from ..networks import RIVALS
+from .tables import REFERENCE
 
 F32 = NDArray[np.float32]
 Record = dict[str, Any]
@@ -67,6 +70,33 @@ class Files:
 
 
 NO_FILES = Files()
+
+
+def find_reference_networks(folder: str | Path) -> dict[str, Path]:
+    """Checkpoints released with the paper, by the names of our networks.
+
+    The files are called DLWnet_<sources>_Complex_10.pth with NUCLR, TV and TVS for N, T and TS.
+    """
+    folder = Path(folder)
+    short = {"NUCLR": "N", "TV": "T", "TVS": "TS"}
+    found = {}
+    for path in sorted(folder.glob("DLWnet_*_Complex_*.pth")):
+        parts = path.stem.removeprefix("DLWnet_").split("_Complex")[0].split("_")
+        if all(p in short for p in parts):
+            found[REFERENCE + "+".join(short[p] for p in parts)] = path
+    if not found:
+        raise BadFile(f"there is no checkpoint DLWnet_*_Complex_*.pth in {folder}")
+    return found
+
+
+def find_published_networks(folder: str | Path) -> dict[str, Path]:
+    """Files <architecture>.safetensors with networks of published methods, by architecture."""
+    found = {n: Path(folder) / f"{n}.safetensors" for n in RIVALS}
+    found = {n: path for n, path in found.items() if path.is_file()}
+    if not found:
+        wanted = " or ".join(f"{n}.safetensors" for n in RIVALS)
+        raise BadFile(f"there is no network {wanted} in {folder}")
+    return found
 
 
 # What names a measurement.
@@ -155,7 +185,7 @@ def describe_constants(value: object, inside: tuple[int, ...] = ()) -> object:
     return [_name_of(value if isinstance(value, type) else type(value)), deeper(held)]
 
 
-def _cell_content(cell: Any) -> object:
+def _cell_content(cell: CellType) -> object:
     try:
         content: object = cell.cell_contents
     except ValueError:  # a name that has no value yet

@@ -61,7 +61,7 @@ def list_rows(table: Table, records: Records) -> list[Row]:
     present = {(label_record(r), r["model"]) for r in records if "skipped" not in r}
     order: list[Row] = []
     for row in table.rows:
-        order += [row, replace(row, weights=REFERENCE + row.weights)]
+        order += [row, replace(row, weights=REFERENCE + row.weights, name="")]
     return [row for row in order if any((row.label, m) in present for _, m in table.cells([row]))]
 
 
@@ -261,7 +261,7 @@ def _gains(table: Table, db: Mapping[Cell, float], main: str) -> list[str]:
         if gains:
             each = ", ".join(f"{m} {g:+.2f}" for m, g in gains.items())
             mean = statistics.fmean(gains.values())
-            whom = table.names.get(other, other)
+            whom = next((r.name for r in table.rows if r.label == other and r.name), other)
             lines.append(f"- {main} over {whom}, {list_noises(noise)}: {mean:+.2f} dB ({each})")
     everything = mean_cells(db, main, table.models, table.noise)
     return [*lines, f"- {main}, mean over targets and cases: {everything:.2f} dB"]

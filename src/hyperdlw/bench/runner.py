@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from .. import __version__
-from ..errors import BadFile, DlwError
+from ..errors import DlwError
 from ..models import build_model, find_model
 from ..networks import files as store
 from ..pipeline import Result, denoise
@@ -72,33 +72,6 @@ class Case:
     def key(self) -> str:
         """A hash that names this case for ever."""
         return make_key(asdict(self))
-
-
-def find_reference_networks(folder: str | Path) -> dict[str, Path]:
-    """Checkpoints released with the paper, by the names of our networks.
-
-    The files are called DLWnet_<sources>_Complex_10.pth with NUCLR, TV and TVS for N, T and TS.
-    """
-    folder = Path(folder)
-    short = {"NUCLR": "N", "TV": "T", "TVS": "TS"}
-    found = {}
-    for path in sorted(folder.glob("DLWnet_*_Complex_*.pth")):
-        parts = path.stem.removeprefix("DLWnet_").split("_Complex")[0].split("_")
-        if all(p in short for p in parts):
-            found[REFERENCE + "+".join(short[p] for p in parts)] = path
-    if not found:
-        raise BadFile(f"there is no checkpoint DLWnet_*_Complex_*.pth in {folder}")
-    return found
-
-
-def find_published_networks(folder: str | Path) -> dict[str, Path]:
-    """Files <architecture>.safetensors with networks of published methods, by architecture."""
-    found = {n: Path(folder) / f"{n}.safetensors" for n in store.RIVALS}
-    found = {n: path for n, path in found.items() if path.is_file()}
-    if not found:
-        wanted = " or ".join(f"{n}.safetensors" for n in store.RIVALS)
-        raise BadFile(f"there is no network {wanted} in {folder}")
-    return found
 
 
 def plan_cases(

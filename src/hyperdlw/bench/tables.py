@@ -30,11 +30,13 @@ class Row:
         weights: name of a weight source; empty for a method that takes none.
         strength: factor on the regulariser, or how it is found.
         model: the only model this row is for; None: every model of the table.
+        name: what stands in front of the line; empty: the weights, or model and weights.
     """
 
     weights: str
     strength: Strength = 1.0
     model: str | None = None
+    name: str = field(default="", compare=False)
 
     @property
     def label(self) -> str:
@@ -66,7 +68,6 @@ class Table:
         paper: the PSNR printed in the paper for the CAVE scenes, by (weights, model, noise).
         colour: it is for pictures of three bands.
         panel: the rows that are shown as pictures.
-        names: what stands in the table in place of a label or a method.
         figures: the figures of merit that get a part with all noises.
         single: noises whose gains are told one by one.
     """
@@ -80,14 +81,12 @@ class Table:
     notes: str = ""
     colour: bool = False
     panel: tuple[Row, ...] = ()
-    names: dict[str, str] = field(default_factory=dict)
     figures: tuple[str, ...] = ("psnr",)
     single: tuple[str, ...] = ()
 
     def name_of(self, row: Row) -> str:
         """What stands in front of the line of a row."""
-        text = row.label if self.models else row.method
-        return self.names.get(text, text)
+        return row.name or (row.label if self.models else row.method)
 
     def cells(self, rows: Iterable[Row]) -> Iterator[tuple[Row, str]]:
         """Every (row, model) of the table."""
@@ -160,40 +159,26 @@ RIVALS = Table(
     title="Ten published methods and the weighted models (tab-exist-com)",
     models=(),
     rows=(
-        Row("", model="lrmr"),
-        Row("", model="nmog"),
-        Row(ORIGINAL, model="lrtv"),
-        Row(ORIGINAL, model="e3dtv"),
-        Row(ORIGINAL, model="lrtfdfr"),
-        Row(ORIGINAL, model="ctv"),
-        Row("", model="hyres"),
-        Row("", model="fasthymix"),
-        Row("", model="hsid-cnn"),
-        Row("", model="hsi-denet"),
-        *[Row(MAIN, model=m) for m in ("nn", "lrtv", "e3dtv", "lrtfdfr", "ctv", "pnp")],
+        Row("", model="lrmr", name="LRMR"),
+        Row("", model="nmog", name="NMoG"),
+        Row(ORIGINAL, model="lrtv", name="LRTV"),
+        Row(ORIGINAL, model="e3dtv", name="E3DTV"),
+        Row(ORIGINAL, model="lrtfdfr", name="LRTF-DFR"),
+        Row(ORIGINAL, model="ctv", name="CTV"),
+        Row("", model="hyres", name="HyRes"),
+        Row("", model="fasthymix", name="FastHyMix"),
+        Row("", model="hsid-cnn", name="HSID-CNN"),
+        Row("", model="hsi-denet", name="HSI-DeNet"),
+        *[
+            Row(MAIN, model=m, name=f"DLW-{m.upper()}")
+            for m in ("nn", "lrtv", "e3dtv", "lrtfdfr", "ctv")
+        ],
+        Row(MAIN, model="pnp", name="DLW-PnP"),
     ),
     notes="FastHyMix is a reading of the published description, because its core is closed. HSID-CNN was "
     "trained here for a small part of its authors' budget. HSI-DeNet is not shipped: "
     "`hyperdlw train-rival hsi-denet` makes one, and `--networks FOLDER` brings it into this table. "
     "DLW-PnP uses the shipped eigenimage denoiser, not SERT.",
-    names={
-        "lrmr": "LRMR",
-        "nmog": "NMoG",
-        "lrtv, original": "LRTV",
-        "e3dtv, original": "E3DTV",
-        "lrtfdfr, original": "LRTF-DFR",
-        "ctv, original": "CTV",
-        "hyres": "HyRes",
-        "fasthymix": "FastHyMix",
-        "hsid-cnn": "HSID-CNN",
-        "hsi-denet": "HSI-DeNet",
-        "nn, N+T+TS": "DLW-NN",
-        "lrtv, N+T+TS": "DLW-LRTV",
-        "e3dtv, N+T+TS": "DLW-E3DTV",
-        "lrtfdfr, N+T+TS": "DLW-LRTFDFR",
-        "ctv, N+T+TS": "DLW-CTV",
-        "pnp, N+T+TS": "DLW-PnP",
-    },
     figures=("psnr", "ssim", "sam"),
 )
 RIVALS = replace(RIVALS, panel=RIVALS.rows)
@@ -203,8 +188,8 @@ PNP = Table(
     title="Plug and play: the denoiser alone, uniform weights, and the seven networks (tab-sert)",
     models=("pnp", "pnp-hqs"),
     rows=(
-        Row(ORIGINAL, model="pnp"),
-        Row(ORIGINAL, "best", model="pnp"),
+        Row(ORIGINAL, model="pnp", name="denoiser alone"),
+        Row(ORIGINAL, "best", model="pnp", name="denoiser alone, best level"),
         Row("uniform"),
         *[Row(n) for n in NETWORKS],
     ),
@@ -213,8 +198,7 @@ PNP = Table(
     "in the loop, 50/255, or the best one of a grid, chosen on the clean cube. It is the shipped "
     "eigenimage denoiser where the paper has SERT, whose weights are not in any package: "
     "`--denoiser FILE` plugs in another one.",
-    names={"original": "denoiser alone", "original, best strength": "denoiser alone, best level"},
-    panel=(Row(ORIGINAL), Row("uniform"), Row(MAIN)),
+    panel=(Row(ORIGINAL, name="denoiser alone"), Row("uniform"), Row(MAIN)),
     single=("case1", "case5"),
 )
 

@@ -7,6 +7,7 @@ the mean over the bands, as in the paper; the ``*_bands`` variants return one fi
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,7 +86,7 @@ def ssim_bands(
     clean: Values, restored: Values, *, clip: bool = True, valid: Mask | None = None
 ) -> F64:
     """Structural similarity of every band; see :func:`ssim`."""
-    return _ssim(clean, restored, clip, valid, 11, _gaussian_window, data_range=1.0, sample=False)
+    return _ssim(clean, restored, clip, valid, WANG)
 
 
 def ssim_paper(
@@ -97,14 +98,7 @@ def ssim_paper(
     for floating-point images when no range was given. It is larger than :func:`ssim`, which is the
     honest figure; use this one only beside the tables of the paper. Arguments as for :func:`ssim`.
     """
-    return _mean(ssim_paper_bands(clean, restored, clip=clip, valid=valid))
-
-
-def ssim_paper_bands(
-    clean: Values, restored: Values, *, clip: bool = True, valid: Mask | None = None
-) -> F64:
-    """Structural similarity of every band; see :func:`ssim_paper`."""
-    return _ssim(clean, restored, clip, valid, 7, _uniform_window, data_range=2.0, sample=True)
+    return _mean(_ssim(clean, restored, clip, valid, PAPER))
 
 
 def sam(clean: Values, restored: Values, *, valid: Mask | None = None) -> float:
@@ -123,11 +117,6 @@ def sam(clean: Values, restored: Values, *, valid: Mask | None = None) -> float:
     >>> round(sam(u, v), 6)
     45.0
     """
-    return _mean(sam_pixels(clean, restored, valid=valid))
-
-
-def sam_pixels(clean: Values, restored: Values, *, valid: Mask | None = None) -> F64:
-    """Spectral angle in degrees, (row, col), NaN where undefined; see :func:`sam`."""
     a, b, ok = _pair(clean, restored, valid)
     a, b = np.where(ok, a, 0.0), np.where(ok, b, 0.0)
     norm_a = np.sqrt((a * a).sum(axis=0))
@@ -137,7 +126,7 @@ def sam_pixels(clean: Values, restored: Values, *, valid: Mask | None = None) ->
     # arccos loses half the digits near zero; this form of the same angle does not.
     half = np.arctan2(np.linalg.norm(u - v, axis=0), np.linalg.norm(u + v, axis=0))
     angle = np.where((norm_a > 0) & (norm_b > 0), 2 * half, np.pi / 2)
-    return np.degrees(np.where((norm_a > 0) | (norm_b > 0), angle, np.nan))
+    return _mean(np.degrees(np.where((norm_a > 0) | (norm_b > 0), angle, np.nan)))
 
 
 def ergas(
@@ -236,26 +225,35 @@ def _uniform_window(size: int) -> F64:
     return np.full(size, 1.0 / size)
 
 
-def _ssim(
-    clean: Values,
-    restored: Values,
-    clip: bool,
-    valid: Mask | None,
-    size: int,
-    window: Callable[[int], F64],
-    *,
-    data_range: float,
-    sample: bool,
-) -> F64:
+@dataclass(frozen=True)
+class Similarity:
+    """A convention of structural similarity.
+
+    Attributes:
+        size: side of the window in pixels; ``window`` its weights along one side.
+        sample: take the sample covariance, not that of the population.
+    """
+
+    size: int
+    window: Callable[[int], F64]
+    data_range: float
+    sample: bool
+
+
+WANG = Similarity(11, _gaussian_window, data_range=1.0, sample=False)
+PAPER = Similarity(7, _uniform_window, data_range=2.0, sample=True)
+
+
+def _ssim(clean: Values, restored: Values, clip: bool, valid: Mask | None, how: Similarity) -> F64:
     a, b, ok = _pair(clean, restored, valid)
-    sides = [min(size, n - 1 + n % 2) for n in a.shape[1:]]
-    rows, cols = (window(side) for side in sides)
+    sides = [min(how.size, n - 1 + n % 2) for n in a.shape[1:]]
+    rows, cols = (how.window(side) for side in sides)
     inside = tuple(
         slice(side // 2, n - side // 2) for side, n in zip(sides, a.shape[1:], strict=True)
     )
     number = sides[0] * sides[1]
-    norm = number / (number - 1) if sample and number > 1 else 1.0
-    c1, c2 = (0.01 * data_range) ** 2, (0.03 * data_range) ** 2
+    norm = number / (number - 1) if how.sample and number > 1 else 1.0
+    c1, c2 = (0.01 * how.data_range) ** 2, (0.03 * how.data_range) ** 2
 
     def average(band: F64) -> F64:
         rowwise = correlate1d(band, rows, axis=0)[inside[0]]

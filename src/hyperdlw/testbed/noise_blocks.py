@@ -4,6 +4,9 @@ Every block takes a clean cube or the result of another block and returns a :cla
 form chains: ``stripes(gaussian(x, rng), rng)``. Additive blocks (``gaussian``, ``spatial_gaussian``,
 ``stripes``) come before those that overwrite voxels (``impulses``, ``dead_columns``): that is the
 order of the paper, and the order in which the truth is exact.
+
+All blocks take ``x``, a clean cube in [0, 1] or the result of another block, and ``rng``, the source
+of randomness. ``affected`` is the number of bands that are hit; None: 10 of 31, in proportion.
 """
 
 from __future__ import annotations
@@ -84,6 +87,10 @@ class Noisy:
         return cls(x.astype(np.float32, order="C"), truth)
 
 
+Start = NDArray[np.generic] | Noisy
+"""A clean cube in [0, 1], or the result of another block."""
+
+
 def affected_bands(bands: int, affected: int | None = None) -> int:
     """How many bands carry impulses, stripes or dead columns: 10 of 31, and in proportion.
 
@@ -97,9 +104,7 @@ def affected_bands(bands: int, affected: int | None = None) -> int:
     return affected
 
 
-def gaussian(
-    x: NDArray[np.generic] | Noisy, rng: np.random.Generator, *, sigma: Pair = SIGMA
-) -> Noisy:
+def gaussian(x: Start, rng: np.random.Generator, *, sigma: Pair = SIGMA) -> Noisy:
     """Add Gaussian noise whose standard deviation is drawn anew for every band.
 
     y_b = x_b + sigma_b n,  sigma_b uniform in ``sigma`` (data in [0, 1]),  n standard normal.
@@ -113,7 +118,7 @@ def gaussian(
 
 
 def spatial_gaussian(
-    x: NDArray[np.generic] | Noisy,
+    x: Start,
     rng: np.random.Generator,
     *,
     sigma: Pair = SIGMA,
@@ -125,8 +130,6 @@ def spatial_gaussian(
     their minimum and maximum over the whole cube to the two limits ``sigma``.
 
     Args:
-        x: clean cube in [0, 1], or the result of another block.
-        rng: source of randomness.
         sigma: limits of the standard deviation (data in [0, 1]).
         radius: limits of r_b, in units of the longer image side.
     """
@@ -135,7 +138,7 @@ def spatial_gaussian(
 
 
 def stripes(
-    x: NDArray[np.generic] | Noisy,
+    x: Start,
     rng: np.random.Generator,
     *,
     affected: int | None = None,
@@ -145,9 +148,6 @@ def stripes(
     """Shift some columns of some bands, each by one offset uniform in [-offset, offset].
 
     Args:
-        x: clean cube in [0, 1], or the result of another block.
-        rng: source of randomness.
-        affected: number of bands; 10 of 31 (in proportion) when None.
         columns: limits of the share of columns, 0..1.
         offset: largest shift, in data units.
     """
@@ -166,7 +166,7 @@ def stripes(
 
 
 def impulses(
-    x: NDArray[np.generic] | Noisy,
+    x: Start,
     rng: np.random.Generator,
     *,
     affected: int | None = None,
@@ -178,9 +178,6 @@ def impulses(
     A voxel is replaced with probability p_b, uniform in ``ratio``; its neighbours do not matter.
 
     Args:
-        x: clean cube in [0, 1], or the result of another block.
-        rng: source of randomness.
-        affected: number of bands; 10 of 31 (in proportion) when None.
         ratio: limits of p_b, 0..1.
         clip: cut the affected bands to [0, 1] first, as MATLAB's ``imnoise`` does.
     """
@@ -204,7 +201,7 @@ def impulses(
 
 
 def dead_columns(
-    x: NDArray[np.generic] | Noisy,
+    x: Start,
     rng: np.random.Generator,
     *,
     affected: int | None = None,
@@ -213,9 +210,6 @@ def dead_columns(
     """Set some columns of some bands to 0.
 
     Args:
-        x: clean cube in [0, 1], or the result of another block.
-        rng: source of randomness.
-        affected: number of bands; 10 of 31 (in proportion) when None.
         columns: limits of the share of columns, 0..1.
     """
     noisy = start_chain(x)
@@ -229,7 +223,7 @@ def dead_columns(
     )
 
 
-def start_chain(x: NDArray[np.generic] | Noisy) -> Noisy:
+def start_chain(x: Start) -> Noisy:
     """The result of another block as it is, or a clean cube without any noise yet."""
     return x if isinstance(x, Noisy) else Noisy.clean(x)
 

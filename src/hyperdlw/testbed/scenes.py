@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -104,7 +104,7 @@ def picture(size: int = 256) -> Cube:
         ) from None
     # The face is near the upper middle: grow the crop around it, and keep it inside the picture.
     top, left = (min(max(0, centre - size // 2), 512 - size) for centre in (140, 220))
-    load: Any = astronaut  # untyped in scikit-image
+    load: Callable[[], NDArray[np.uint8]] = astronaut
     crop = load()[top : top + size, left : left + size].astype(np.float32) / 255
     return Cube.from_array(crop, axes="rcb", metadata={"description": "astronaut (NASA)"})
 

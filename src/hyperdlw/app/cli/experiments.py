@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,7 +26,12 @@ from .options import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ...cube import Cube
+
+    F32 = NDArray[np.float32]
 
 
 def demo(
@@ -142,7 +147,7 @@ def score(
     )
 
 
-def _comparable(clean: str, a: Cube, restored: str, b: Cube, scale: bool) -> tuple[Any, Any]:
+def _comparable(clean: str, a: Cube, restored: str, b: Cube, scale: bool) -> tuple[F32, F32]:
     """Values of two cubes in the unit interval of the first."""
     import numpy as np
 
