@@ -1,10 +1,10 @@
 from . import files as files
 from .dlwnet import ARCHITECTURES as ARCHITECTURES
+from .dlwnet import GROUP as GROUP
 from .dlwnet import DLWnet2d as DLWnet2d
 from .dlwnet import DLWnet3d as DLWnet3d
 from .dlwnet import Network as Network
 from .dlwnet import factor as factor
-from .dlwnet_fast import GROUP as GROUP
 from .ffdnet import FFDNet as FFDNet
 from .files import RIVALS as RIVALS
 from .files import Rival as Rival

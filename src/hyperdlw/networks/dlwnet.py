@@ -1,4 +1,4 @@
-"""DLWnet: a noisy cube in, one logit per voxel out; ``weighting`` turns logits into weights.
+"""DLWnet: a noisy cube in, one logit per voxel out; the weights room turns logits into weights.
 
 Three blocks of a spatial 3x3 and a spectral 3-tap convolution, each followed by ReLU, then one full
 3x3x3 convolution to a single channel (section 5.1 of the paper). Zero padding, no normalisation, any
@@ -8,6 +8,8 @@ number of bands. Radius 4 in space and in bands, so a tile with a halo of 4 has 
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,7 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import BadInput
-from . import dlwnet_fast as rows
+
+GROUP = 8
+"""Rows worked on at a time without gradients: enough for fast kernels, few enough for the cache."""
 
 
 class DLWnet3d(nn.Module):
@@ -25,7 +29,8 @@ class DLWnet3d(nn.Module):
     2-D convolution over bands as batch, and the spectral factor a 2-D convolution over (band,
     pixel), both without copying; CPU kernels are two to three times faster than with Conv3d.
 
-    Without gradients :mod:`hyperdlw.networks.dlwnet_fast` gives the same logits in less time and memory.
+    Without gradients the image is worked through from top to bottom, :data:`GROUP` rows at a time:
+    activations stay in the cache, and memory does not grow with the number of rows.
 
     >>> sum(p.numel() for p in DLWnet3d().parameters())
     113281
@@ -56,12 +61,29 @@ class DLWnet3d(nn.Module):
             raise BadInput(f"the network wants (band, row, col) images, not shape {tuple(shape)}")
         images = y.reshape(-1, *shape[-3:])
         if not (torch.is_grad_enabled() and any(p.requires_grad for p in (y, *self.parameters()))):
-            return torch.stack([rows.logits(self, image) for image in images]).view(shape)
+            return torch.stack([self._logits_by_rows(image) for image in images]).view(shape)
         t = images.unsqueeze(-1)
         for space, spectrum in zip(self.space, self.spectrum, strict=True):
             t = factor(t, space, along_bands=False)
             t = factor(t, spectrum, along_bands=True)
         return self.last_layer(t, padding=1).view(shape)
+
+    @torch.no_grad()
+    def _logits_by_rows(self, y: Tensor) -> Tensor:
+        """Logits of an image (band, row, col), some rows at a time."""
+        blocks = list(zip(self.space, self.spectrum, strict=True))
+        # The first group has to reach the last layer, and each 3x3 layer holds back one row.
+        group = max(GROUP, len(blocks) + 2)
+        # With the rows below the image each layer has one more to give than the one before.
+        windows = [_RowWindow(group + 3 + k) for k in range(len(blocks) + 1)]
+        parts = []
+        for top in range(0, y.shape[1], group):
+            done = top + group >= y.shape[1]
+            t = windows[0].add(y[:, top : top + group, :, None], done)
+            for (space, spectrum), window in zip(blocks, windows[1:], strict=True):
+                t = window.add(_spectral_factor(spectrum, _plane_factor(space, t)), done, 0.0)
+            parts.append(self.last_layer(t[None], padding=0)[0])
+        return torch.cat(parts, 1)
 
     def last_layer(self, t: Tensor, padding: int) -> Tensor:
         """The 3x3x3 convolution to one channel: a 2-D one per band offset, then a shifted sum.
@@ -83,8 +105,71 @@ class DLWnet3d(nn.Module):
 def factor(t: Tensor, layer: nn.Module, along_bands: bool) -> Tensor:
     """ReLU of one factor of a block."""
     assert isinstance(layer, nn.Conv2d)
-    out: Tensor = _ConvReLU.apply(t, layer.weight, layer.bias, along_bands)  # type: ignore[no-untyped-call]
-    return out
+    return _conv_relu(t, layer.weight, layer.bias, along_bands)
+
+
+class _RowWindow:
+    """The rows that a 3x3 layer looks at: new ones, the two before them, zeros beyond the image.
+
+    Args:
+        most: rows that are looked at at once, at most.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.memory: Tensor | None = None
+        self.rows: Tensor | None = None
+
+    def add(self, t: Tensor, done: bool, smallest: float = -math.inf) -> Tensor:
+        """The window with new rows (band, row, col, channel) at its end.
+
+        Args:
+            done: these are the last rows of the image.
+            smallest: ReLU is done while copying, as max(t, smallest): it costs no pass of its own.
+        """
+        bands, new, cols, channels = t.shape
+        if self.memory is None:
+            self.memory = t.new_empty(bands * self.most * cols * channels)
+        above = 1 if self.rows is None else 2
+        shape = (bands, above + new + done, cols, channels)
+        rows = self.memory[: math.prod(shape)].view(shape)
+        if self.rows is None:
+            rows[:, 0] = 0
+        else:
+            last = self.rows[:, -2:]
+            rows[:, :2] = last if self.rows.shape == shape else last.clone()
+        torch.clamp_min(t, smallest, out=rows[:, above : above + new])
+        if done:
+            rows[:, -1] = 0
+        self.rows = rows
+        return rows
+
+
+def _plane_factor(layer: nn.Module, t: Tensor) -> Tensor:
+    """The 3x3 factor and ReLU, (band, row + 2, col, channel) -> (band, row, col, filter)."""
+    assert isinstance(layer, nn.Conv2d)
+    assert layer.bias is not None
+    bands, rows, cols, channels = t.shape
+    if channels > 1:
+        kernel = layer.weight.contiguous(memory_format=torch.channels_last)
+        out = F.conv2d(t.permute(0, 3, 1, 2), kernel, layer.bias, padding=(0, 1))
+        return out.relu_().permute(0, 2, 3, 1)
+    # One channel in: nine neighbours and a one, times a matrix.
+    taps = t.new_ones(10, bands, rows - 2, cols)
+    wide = F.pad(t[..., 0], (1, 1))
+    for k in range(9):
+        taps[k] = wide[:, k // 3 : k // 3 + rows - 2, k % 3 : k % 3 + cols]
+    matrix = torch.cat([layer.weight.flatten(1), layer.bias[:, None]], 1)
+    return torch.mm(taps.flatten(1).T, matrix.T).relu_().view(bands, rows - 2, cols, -1)
+
+
+def _spectral_factor(layer: nn.Module, t: Tensor) -> Tensor:
+    """The spectral factor without ReLU, (band, row, col, channel) -> the same."""
+    assert isinstance(layer, nn.Conv2d)
+    kernel = layer.weight.contiguous(memory_format=torch.channels_last)
+    flat = t.flatten(1, 2).permute(2, 0, 1).unsqueeze(0)
+    out = F.conv2d(flat, kernel, layer.bias, padding=(1, 0))
+    return out[0].permute(1, 2, 0).view(*t.shape[:-1], -1)
 
 
 class _ConvReLU(torch.autograd.Function):
@@ -130,6 +215,9 @@ class _ConvReLU(torch.autograd.Function):
         if grad_t is not None:
             grad_t = grad_t.permute(0, 2, 3, 1).reshape(t.shape)
         return grad_t, grad_w, g.sum((0, 1, 2, 3)), None
+
+
+_conv_relu: Callable[[Tensor, Tensor, Tensor | None, bool], Tensor] = _ConvReLU.apply
 
 
 def _as_image(t: Tensor, along_bands: bool) -> Tensor:
