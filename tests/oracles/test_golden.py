@@ -17,12 +17,12 @@ from hyperdlw.train.bilevel import Objective, bilevel_loss
 from hyperdlw.weights import softmax_weights
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
-GOLDEN = SHARED / "golden" / "hyperdlw"
+GOLDEN = SHARED / "golden" / "dlw"
 RELEASE = SHARED / "reference" / "dlwnet-release"
 
 pytestmark = pytest.mark.skipif(
     not (GOLDEN.is_dir() and RELEASE.is_dir()),
-    reason="needs the reference outputs in ../shared/golden/hyperdlw and the released checkpoints",
+    reason="needs the reference outputs in ../shared/golden/dlw and the released checkpoints",
 )
 
 CASES = ["toys32_case1m", "toys32_case5"]

@@ -32,7 +32,7 @@ def load(path: Path) -> dict[str, Tensor]:
 @pytest.mark.parametrize("way", ["admm", "hqs"])
 @pytest.mark.parametrize(("mu", "steps"), [(0.5, 10), (0.1, 5)])
 def test_stored_run(shared: Path, way: str, mu: float, steps: int) -> None:
-    folder = shared / "golden" / "hyperdlw"
+    folder = shared / "golden" / "dlw"
     gold, given = load(folder / "toys32_case1m_pnp_box3.npz"), load(folder / "toys32_case1m.npz")
     model = pnp.build(given["noisy"].shape, denoiser=box3, multipliers=way == "admm")
     problem = Problem(model, given["noisy"], given["W_N+T+TS"])
