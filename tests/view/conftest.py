@@ -18,7 +18,7 @@ pytest.importorskip("uvicorn", reason="pip install 'hyperdlw[view]'")
 import uvicorn
 
 from hyperdlw import Cube, open_cube, pipeline, save_cube
-from hyperdlw.app.page.choices import Choices, list_choices
+from hyperdlw.app.page.job import Choices, list_choices
 from hyperdlw.app.page.server import Server, build_app, listen
 from hyperdlw.app.page.session import Session
 from hyperdlw.testbed import scenes

@@ -20,9 +20,10 @@ from starlette.testclient import TestClient
 
 from hyperdlw import Cube, denoise, open_cube, save_cube
 from hyperdlw.app.page import server
-from hyperdlw.app.page.choices import Lister, list_choices
-from hyperdlw.app.page.job import Wish
+from hyperdlw.app.page.job import JobRequest, Lister, list_choices
 from hyperdlw.app.page.session import MOST_KEPT, Session, lean
+from hyperdlw.errors import BadOption
+from hyperdlw.pipeline import HEAT
 
 TOKEN = "a-token-for-tests"
 HOST = "127.0.0.1:8000"
@@ -108,7 +109,7 @@ def test_choices_are_the_registries(client, session):
     from hyperdlw.weights import list_formulas
 
     found = client.get("api/choices").json()
-    assert set(found["models"]) == set(models.registry())
+    assert set(found["models"]) == set(models.list_models("model"))
     formulas = set(list_formulas())
     assert formulas <= set(found["weights"]) <= formulas | set(store.list_networks())
     assert found["weight"] in found["weights"]
@@ -562,15 +563,14 @@ def test_large_states_are_not_kept(client, session, monkeypatch):
     assert session.version == before + 1, "no preview without a state"
 
 
-def test_wish_takes_auto_only_where_it_is_known():
-    choices = {"models": {"tv": ""}, "weights": {"uniform": ""}, "auto": True}
-    assert Wish.parse({**JOB, "strength": "auto"}, choices).strength == "auto"
-    with pytest.raises(Exception, match="strength is a number"):
-        Wish.parse({**JOB, "strength": "auto"}, {**choices, "auto": False})
+def test_strength_may_be_auto():
+    choices = {"models": {"tv": ""}, "weights": {"uniform": ""}}
+    assert JobRequest.parse({**JOB, "strength": "auto"}, choices).strength == "auto"
+    with pytest.raises(BadOption, match="strength is a number"):
+        JobRequest.parse({**JOB, "strength": "automatic"}, choices)
 
 
 def test_port_in_use_is_one_sentence():
-    from hyperdlw.errors import BadOption
 
     place = server.listen(0)
     assert place.proto == socket.IPPROTO_TCP  # or answers wait for acknowledgements
@@ -580,6 +580,13 @@ def test_port_in_use_is_one_sentence():
     place.close()
 
 
-def test_package_carries_the_page():
-    static = Path(server.__file__).parent / "static"
-    assert {p.suffix for p in static.iterdir()} <= set(server.TYPES)
+def test_package_carries_the_page(client):
+    kinds = {".html": "text/html", ".css": "text/css", ".svg": "image/svg+xml", ".js": "javascript"}
+    for name in server.load_page():
+        answer = client.get(f"static/{name}")
+        assert kinds[Path(name).suffix] in answer.headers["content-type"]
+
+
+def test_page_and_pictures_share_their_colours(client):
+    found = client.get("static/heat.js").text.removeprefix("export const HEAT = ").rstrip(";\n")
+    assert json.loads(found) == HEAT.tolist()

@@ -146,51 +146,40 @@ def view(
 
 
 def models(as_json: JsonOption = False) -> None:
-    """List models, and rivals.
+    """List models and published methods.
 
-    Models say what a clean image is and take weights; rivals are other methods, which do not.
+    Models say what a clean image is and take weights; published methods are others, which do not.
     """
-    from ...models import published as rivals
-    from ...models import registry
+    from ...models import list_models
 
-    entries, others = registry(), rivals.registry()
+    entries, others = list_models("model"), list_models("published")
     if as_json:
-        console.print_json(
-            {
-                name: {
-                    "summary": e.summary,
-                    "original": e.original is not None,
-                    "rank": e.takes_rank,
-                    "denoiser": e.takes_denoiser,
-                    "bands": e.bands,
-                    "weights": True,
-                }
-                for name, e in entries.items()
+        facts: dict[str, dict[str, object]] = {
+            name: {
+                "summary": e.summary,
+                "original": e.original is not None,
+                "rank": e.takes_rank,
+                "denoiser": e.takes_denoiser,
+                "bands": e.bands,
+                "weights": True,
             }
-            | {
-                name: {"summary": r.summary, "parameters": r.parameters, "weights": False}
-                for name, r in others.items()
-            }
-        )
+            for name, e in entries.items()
+        }
+        for name, e in others.items():
+            count = e.count_parameters(31)
+            facts[name] = {"summary": e.summary, "parameters": count, "weights": False}
+        console.print_json(facts)
         return
-    console.table(
-        ("model", "what it says about a clean image"),
-        [(e.name, e.summary) for e in entries.values()]
-        + [(r.name, r.summary) for r in others.values()],
-    )
-    console.out.print(
-        "rank to choose (--rank): "
-        + ", ".join(e.name for e in entries.values() if e.takes_rank)
-        + "; denoiser (--denoiser): "
-        + ", ".join(
-            [e.name for e in entries.values() if e.takes_denoiser]
-            + [r.name for r in others.values() if r.takes_denoiser]
-        )
-        + "; published version (--weights original): "
-        + ", ".join(e.name for e in entries.values() if e.original is not None)
-        + "; without weights: "
-        + ", ".join(others)
-    )
+    every = entries | others
+    head = ("model", "what it says about a clean image")
+    console.table(head, [(name, e.summary) for name, e in every.items()])
+    groups = {
+        "rank to choose (--rank)": [n for n, e in entries.items() if e.takes_rank],
+        "denoiser (--denoiser)": [n for n, e in every.items() if e.takes_denoiser],
+        "published version (--weights original)": [n for n, e in entries.items() if e.original],
+        "without weights": list(others),
+    }
+    console.out.print("; ".join(f"{what}: {', '.join(names)}" for what, names in groups.items()))
 
 
 def nets(as_json: JsonOption = False) -> None:

@@ -7,8 +7,9 @@ import io as streams
 import json
 import zipfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from ...pipeline import Result
 
 RGB = NDArray[np.uint8]
-Pins = Sequence[tuple[int, int]]
+Values = NDArray[np.number]
 
 KINDS = ("restored", "weights", "picture", "report")
+SUFFIXES = {"picture": "-picture.png", "report": "-report.html"}
 MOST_PIXELS = 2048
 """Longest side of an exported picture's panel; larger images lose rows and columns, evenly."""
 
@@ -35,29 +37,35 @@ SMALLEST = 240
 """Side that the panels of tiny images are brought near to, by whole factors."""
 
 
-def make(
-    session: Session, kind: str, folder: Path, bands: Sequence[int] = (), pins: Pins = ()
-) -> Path:
-    """Write one export into an empty folder; the result is always a single file.
+@dataclass(frozen=True)
+class Export:
+    """What is wanted: one of ``KINDS``.
 
-    Args:
-        kind: one of ``KINDS``.
-        folder: a fresh temporary folder.
-        bands: red, green and blue of pictures.
+    Attributes:
+        bands: red, green and blue of pictures; empty: chosen by wavelength.
         pins: pixels (row, col) whose spectra the report shows.
     """
-    result = _result(session)
+
+    kind: str
+    bands: Sequence[int] = ()
+    pins: Sequence[tuple[int, int]] = ()
+
+    def render(self, session: Session) -> bytes:
+        """The bytes of a picture or a report."""
+        if self.kind == "picture":
+            return draw_picture(_result(session), self.bands)
+        return write_report(session, self).encode()
+
+
+def write_export(session: Session, wanted: Export, folder: Path) -> Path:
+    """Write one export into a fresh temporary folder; the result is always a single file."""
     stem = _stem(session.name)
-    if kind == "picture":
-        path = folder / f"{stem}-picture.png"
-        path.write_bytes(picture_png(result, bands))
+    if wanted.kind in SUFFIXES:
+        path = folder / f"{stem}{SUFFIXES[wanted.kind]}"
+        path.write_bytes(wanted.render(session))
         return path
-    if kind == "report":
-        path = folder / f"{stem}-report.html"
-        path.write_text(report_html(session, bands, pins), encoding="utf-8")
-        return path
-    cube = _cube_of(result, kind)
-    path = folder / f"{stem}-{kind}{ending(session.name, cube)}"
+    cube = _cube_of(_result(session), wanted.kind)
+    path = folder / f"{stem}-{wanted.kind}{find_ending(session.name, cube)}"
     save_cube(cube, path)
     made = sorted(p for p in folder.rglob("*") if p.is_file())
     if made == [path]:
@@ -70,33 +78,25 @@ def make(
     return packed
 
 
-def write_beside(
-    session: Session, kind: str, bands: Sequence[int] = (), pins: Pins = ()
-) -> tuple[Path, int]:
+def save_export(session: Session, wanted: Export) -> tuple[Path, int]:
     """Write one export to OUT or next to it; returns the path and the number of clipped voxels."""
-    if session.target is None:
+    target, over = session.target, session.overwrite
+    if target is None:
         raise Absent("no output was named when the program started; use the downloads")
-    result, target = _result(session), session.target
-    over = session.overwrite
-    if kind in ("picture", "report"):
-        last = "-picture.png" if kind == "picture" else "-report.html"
-        path = target.with_name(target.stem + last)
-        data = (
-            picture_png(result, bands)
-            if kind == "picture"
-            else report_html(session, bands, pins).encode()
-        )
+    if wanted.kind in SUFFIXES:
+        path = target.with_name(target.stem + SUFFIXES[wanted.kind])
+        data = wanted.render(session)
         with atomic(path, overwrite=over) as tmp:
             tmp.write_bytes(data)
         return path, 0
-    cube = _cube_of(result, kind)
+    cube = _cube_of(_result(session), wanted.kind)
     path = target
-    if kind == "weights":
-        path = target.with_name(f"{target.stem}-weights{ending(target.name, cube)}")
+    if wanted.kind == "weights":
+        path = target.with_name(f"{target.stem}-weights{find_ending(target.name, cube)}")
     return path, save_cube(cube, path, overwrite=over)
 
 
-def ending(name: str, cube: Cube) -> str:
+def find_ending(name: str, cube: Cube) -> str:
     """The ending of an output like the input, or .npz if that format cannot hold this cube."""
     suffix = Path(name).suffix
     try:
@@ -106,7 +106,7 @@ def ending(name: str, cube: Cube) -> str:
     return suffix
 
 
-def picture_png(result: Result, bands: Sequence[int] = ()) -> bytes:
+def draw_picture(result: Result, bands: Sequence[int] = ()) -> bytes:
     """Noisy, restored and mean weight side by side, each with its name above."""
     from PIL import Image, ImageDraw, ImageFont
 
@@ -126,24 +126,24 @@ def picture_png(result: Result, bands: Sequence[int] = ()) -> bytes:
     return memory.getvalue()
 
 
-def report_html(session: Session, bands: Sequence[int] = (), pins: Pins = ()) -> str:
+def write_report(session: Session, wanted: Export) -> str:
     """One page without any reference to the outside: pictures, spectra, weights, settings."""
     result, cube = _result(session), session.cube
     r = result.report
     figures = "".join(
         f"<figure><img src='{data_url(_small(rgb))}' alt='{name}'>"
         f"<figcaption>{name}</figcaption></figure>"
-        for name, rgb in _panels(result, bands).items()
+        for name, rgb in _panels(result, wanted.bands).items()
     )
     x = np.arange(cube.bands) if cube.wavelengths is None else cube.wavelengths
     axis = "band" if cube.wavelengths is None else "wavelength (nm)"
     known = (result.weights > 0).sum(axis=(1, 2))
     mean = result.weights.sum(axis=(1, 2)) / np.maximum(known, 1)
-    plots = [("Mean weight of every band", _svg(x, {"weight": mean}, axis))]
-    for row, col in pins:
+    plots = [("Mean weight of every band", _draw_lines(x, {"weight": mean}, axis))]
+    for row, col in wanted.pins:
         values = session.spectrum(row, col)
         lines = {k: np.array(values[k], float) for k in ("noisy", "restored")}
-        plots.append((f"Spectrum at row {row}, column {col}", _svg(x, lines, axis)))
+        plots.append((f"Spectrum at row {row}, column {col}", _draw_lines(x, lines, axis)))
     charts = "".join(f"<section><h2>{html.escape(t)}</h2>{s}</section>" for t, s in plots)
     rows = {
         "File": session.name,
@@ -178,7 +178,7 @@ _STYLE = (
 )
 
 
-def _svg(x: NDArray[Any], lines: dict[str, NDArray[Any]], axis: str) -> str:
+def _draw_lines(x: Values, lines: dict[str, Values], axis: str) -> str:
     """A line plot as SVG; gaps where a value is missing."""
     width, height, left, bottom, top = 1040.0, 240.0, 60.0, 34.0, 18.0
     values = np.concatenate([v[np.isfinite(v)] for v in lines.values()])
@@ -187,10 +187,10 @@ def _svg(x: NDArray[Any], lines: dict[str, NDArray[Any]], axis: str) -> str:
     x0, x1 = float(np.min(x)), float(np.max(x))
     x1 = x1 if x1 > x0 else x0 + 1.0
 
-    def across(v: Any) -> Any:
+    def across(v: float) -> float:
         return left + (v - x0) / (x1 - x0) * (width - left - 8)
 
-    def up(v: Any) -> Any:
+    def up(v: float) -> float:
         return height - bottom - (v - low) / (high - low) * (height - bottom - top)
 
     parts = [f"<svg viewBox='0 0 {width:g} {height:g}' role='img'>"]
@@ -207,7 +207,7 @@ def _svg(x: NDArray[Any], lines: dict[str, NDArray[Any]], axis: str) -> str:
     colours = ("#9aa3af", "#0b63c5") if len(lines) == 2 else ("#0b63c5",)
     for i, ((name, line), colour) in enumerate(zip(lines.items(), colours, strict=True)):
         path, pen = [], "M"
-        for a, b in zip(x, line, strict=True):
+        for a, b in zip(x.tolist(), line.tolist(), strict=True):
             if not np.isfinite(b):
                 pen = "M"
                 continue

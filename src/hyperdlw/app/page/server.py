@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import mimetypes
 import os
 import re
 import shutil
@@ -19,12 +20,13 @@ from collections.abc import AsyncIterator, Callable
 from importlib.resources import files
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TypeVar
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import (
     FileResponse,
@@ -36,17 +38,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...errors import BadOption, DlwError, OutputExists
+from ...pipeline import HEAT
 from . import exports
-from .choices import Unready
-from .job import Busy, Wish
+from .job import Busy, JobRequest, Unready
 from .session import Absent, Session
 
-TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
+MEDIA = mimetypes.MimeTypes()
+"""Python's own table; that of the machine may say anything of .js."""
+MEDIA.add_type("text/javascript", ".js")  # Python 3.11 has an older name
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -57,6 +56,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+T = TypeVar("T")
 LARGEST_BODY = 4096
 MOST_REQUESTS = 64
 MOST_LISTENERS = 8
@@ -71,7 +71,7 @@ class TooMuch(DlwError):
     """More than the server is willing to do at once."""
 
 
-class Guard:
+class RequestGuard:
     """Turns away what is not from our own page: foreign host or origin, wrong token, floods.
 
     The address 127.0.0.1 alone does not protect: any web site may send requests to it, and one that
@@ -107,12 +107,12 @@ class Guard:
             self.open -= 1
 
     def _refuse(self, scope: Scope) -> tuple[int, str] | None:
-        headers = scope["headers"]
-        host = [v.decode("latin-1") for k, v in headers if k == b"host"]
-        if len(host) != 1 or host[0] not in self.hosts:
+        headers = Headers(scope=scope)
+        # Starlette's TrustedHostMiddleware would let any port and a second header pass.
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or hosts[0] not in self.hosts:
             return 421, "this server answers to its own address only"
-        origin = [v.decode("latin-1") for k, v in headers if k == b"origin"]
-        if any(o != f"http://{host[0]}" for o in origin):
+        if any(origin != f"http://{hosts[0]}" for origin in headers.getlist("origin")):
             return 403, "requests from other pages are refused"
         given = str(scope["path"]).split("/")[1].encode("utf-8", "surrogateescape")
         if not hmac.compare_digest(given, self.token):
@@ -122,15 +122,22 @@ class Guard:
         return None
 
 
+def load_page() -> dict[str, bytes]:
+    """The files of the page by name; the colours are those of the pictures."""
+    page = {p.name: p.read_bytes() for p in files(__package__).joinpath("static").iterdir()}
+    page["heat.js"] = f"export const HEAT = {HEAT.astype(int).tolist()};\n".encode()
+    return page
+
+
 def build_app(session: Session, token: str, hosts: frozenset[str]) -> ASGIApp:
     """The application for one session."""
-    page = {p.name: p.read_bytes() for p in files(__package__).joinpath("static").iterdir()}
+    page = load_page()
     exporting = asyncio.Semaphore(2)
 
     def static(name: str) -> Response:
         if name not in page:
             raise Absent("there is no such file")
-        return Response(page[name], media_type=TYPES[Path(name).suffix])
+        return Response(page[name], media_type=MEDIA.guess_type(name)[0])
 
     async def index(request: Request) -> Response:
         return static("index.html")
@@ -146,7 +153,7 @@ def build_app(session: Session, token: str, hosts: frozenset[str]) -> ASGIApp:
 
     async def plane(request: Request) -> Response:
         values = session.plane(
-            request.path_params["layer"], whole(request.path_params["band"], "a band")
+            request.path_params["layer"], parse_number(request.path_params["band"], "a band")
         )
         return Response(
             values.astype("<f4", copy=False).data.cast("B"),
@@ -156,16 +163,18 @@ def build_app(session: Session, token: str, hosts: frozenset[str]) -> ASGIApp:
     async def spectrum(request: Request) -> Response:
         ask = request.query_params
         return JSONResponse(
-            session.spectrum(whole(ask.get("row"), "a row"), whole(ask.get("col"), "a column"))
+            session.spectrum(
+                parse_number(ask.get("row"), "a row"), parse_number(ask.get("col"), "a column")
+            )
         )
 
     async def status(request: Request) -> Response:
         return JSONResponse(session.status())
 
     async def start(request: Request) -> Response:
-        wanted = await body(request)
+        wanted = await read_body(request)
         known = await run_in_threadpool(lambda: session.choices)
-        return JSONResponse(session.start(Wish.parse(wanted, known)).as_dict(), 202)
+        return JSONResponse(session.start(JobRequest.parse(wanted, known)).as_dict(), 202)
 
     async def cancel(request: Request) -> Response:
         session.cancel()
@@ -192,30 +201,29 @@ def build_app(session: Session, token: str, hosts: frozenset[str]) -> ASGIApp:
 
         return StreamingResponse(stream(), media_type="text/event-stream")
 
-    async def export(request: Request) -> Response:
-        kind = kind_of(request)
-        bands, pins = view_of(request, session)
+    async def make_export(request: Request, write: Callable[[exports.Export], T]) -> T:
+        wanted = parse_export(request, session)
         if exporting.locked():
             raise TooMuch("two exports are being made; wait for one of them")
         async with exporting:
-            folder = Path(tempfile.mkdtemp(prefix="hyperdlw-view-"))
-            try:
-                path = await run_in_threadpool(exports.make, session, kind, folder, bands, pins)
-            except BaseException:
-                shutil.rmtree(folder, ignore_errors=True)
-                raise
+            return await run_in_threadpool(write, wanted)
+
+    async def export(request: Request) -> Response:
+        folder = Path(tempfile.mkdtemp(prefix="hyperdlw-view-"))
+        try:
+            path = await make_export(
+                request, lambda wanted: exports.write_export(session, wanted, folder)
+            )
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         gone = BackgroundTask(shutil.rmtree, folder, ignore_errors=True)
         return FileResponse(path, filename=path.name, background=gone)
 
     async def save(request: Request) -> Response:
-        kind = kind_of(request)
-        bands, pins = view_of(request, session)
-        if exporting.locked():
-            raise TooMuch("two exports are being made; wait for one of them")
-        async with exporting:
-            path, clipped = await run_in_threadpool(
-                exports.write_beside, session, kind, bands, pins
-            )
+        path, clipped = await make_export(
+            request, lambda wanted: exports.save_export(session, wanted)
+        )
         return JSONResponse({"written": path.name, "clipped": clipped})
 
     base = f"/{token}"
@@ -236,7 +244,7 @@ def build_app(session: Session, token: str, hosts: frozenset[str]) -> ASGIApp:
         ],
         exception_handlers={DlwError: explain},
     )
-    return Guard(app, token, hosts)
+    return RequestGuard(app, token, hosts)
 
 
 CODES: tuple[tuple[type[DlwError], int], ...] = (
@@ -254,10 +262,10 @@ async def explain(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error)}, code)
 
 
-def whole(text: str | None, what: str) -> int:
+def parse_number(text: str | None, what: str) -> int:
     """A number from 0 to 999 999 999, and nothing else.
 
-    >>> whole("12", "a band")
+    >>> parse_number("12", "a band")
     12
     """
     if text is None or not re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
@@ -265,26 +273,24 @@ def whole(text: str | None, what: str) -> int:
     return int(text)
 
 
-def kind_of(request: Request) -> str:
-    kind: str = request.path_params["kind"]
+def parse_export(request: Request, session: Session) -> exports.Export:
+    """An export: colour bands (``bands=3,2,1``) and pinned pixels (``pins=4,5;6,7``)."""
+    kind = request.path_params["kind"]
     if kind not in exports.KINDS:
         raise Absent(f"there is no such export; there are {', '.join(exports.KINDS)}")
-    return kind
-
-
-def view_of(request: Request, session: Session) -> tuple[list[int], list[tuple[int, int]]]:
-    """Colour bands (``bands=3,2,1``) and pinned pixels (``pins=4,5;6,7``) of an export."""
-    bands = [whole(b, "a band") for b in request.query_params.get("bands", "").split(",") if b]
+    bands = [
+        parse_number(b, "a band") for b in request.query_params.get("bands", "").split(",") if b
+    ]
     if len(bands) not in (0, 3) or any(b >= session.cube.bands for b in bands):
         raise BadOption(f"a picture shows three bands of 0 to {session.cube.bands - 1}")
     pins = []
     for pin in [p for p in request.query_params.get("pins", "").split(";") if p][:MOST_PINS]:
         row, _, col = pin.partition(",")
-        pins.append((whole(row, "a row"), whole(col, "a column")))
-    return bands, pins
+        pins.append((parse_number(row, "a row"), parse_number(col, "a column")))
+    return exports.Export(kind, tuple(bands), tuple(pins))
 
 
-async def body(request: Request) -> Any:
+async def read_body(request: Request) -> object:
     """The JSON of a small request."""
     held = b""
     async for chunk in request.stream():
@@ -292,7 +298,8 @@ async def body(request: Request) -> Any:
         if len(held) > LARGEST_BODY:
             raise BadOption(f"a request has at most {LARGEST_BODY} bytes")
     try:
-        return json.loads(held)
+        found: object = json.loads(held)
+        return found
     except (ValueError, RecursionError):
         raise BadOption("a request is JSON") from None
 

@@ -7,15 +7,14 @@ import threading
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...cube import Cube
 from ...errors import BadInput, DlwError
-from .choices import Choices, Lister
-from .job import Busy, Job, Stop, Wish
+from .job import Busy, Choices, Job, JobRequest, Lister, Stop
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,7 +38,7 @@ class Absent(DlwError):
 class Memory:
     """What the strength slider needs from the last complete run: solver state, source, input."""
 
-    wish: Wish
+    request: JobRequest
     source: Source
     state: State[Tensor] | None
     ready: Prepared | None = None
@@ -115,7 +114,7 @@ class Session:
             found[name] = [v if good else None for v, good in zip(values, ok, strict=True)]
         return found
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """What the page has to know about the cube."""
         cube = self.cube
         nm = cube.wavelengths
@@ -130,7 +129,7 @@ class Session:
             "target": None if self.target is None else self.target.name,
         }
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> dict[str, object]:
         """What changes while the page is open."""
         result, job = self.result, self.job
         return {
@@ -142,14 +141,14 @@ class Session:
 
     # --- work
 
-    def start(self, wish: Wish) -> Job:
+    def start(self, request: JobRequest) -> Job:
         """Begin a job in a thread of its own; one at a time."""
         with self._lock:
             if self.closing:
                 raise Busy("the program is closing")
             if self.job is not None and self.job.running:
                 raise Busy("a job is running; cancel it, or wait for its end")
-            job = Job(1 if self.job is None else self.job.number + 1, wish)
+            job = Job(1 if self.job is None else self.job.number + 1, request)
             job.thread = threading.Thread(target=self._work, args=(job,), daemon=True)
             self.job = job
         job.thread.start()
@@ -200,17 +199,17 @@ class Session:
         from ...pipeline import denoise
         from ...weights import Known, resolve
 
-        wish, memory, last = job.wish, self._memory, self.result
+        request, memory, last = job.request, self._memory, self.result
         state: list[State[Tensor]] = []
 
         def watch(s: State[Tensor]) -> None:
             if job.progress != "solving":
-                job.enter("solving", _steps(wish, self.cube, source))
+                job.enter("solving", _steps(request, self.cube, source))
             job.tick()
             state[:] = [s]
 
-        source: Source = resolve(wish.weights)
-        same = memory is not None and _same_problem(memory.wish, wish) and last is not None
+        source: Source = resolve(request.weights)
+        same = memory is not None and _same_problem(memory.request, request) and last is not None
         if same and memory is not None and last is not None:
             self._show_preview(job, memory, last)
         weights: Source = source
@@ -225,14 +224,18 @@ class Session:
         ]
         try:
             result = denoise(
-                self.cube, model=wish.model, weights=weights, strength=wish.strength, watch=watch
+                self.cube,
+                model=request.model,
+                weights=weights,
+                strength=request.strength,
+                watch=watch,
             )
         finally:
             for hook in hooks:
                 hook.remove()
         kept = state[0] if state and _size(state[0]) <= MOST_KEPT else None
         ready = memory.ready if same and memory is not None else None
-        return result, Memory(wish, source, kept, ready)
+        return result, Memory(request, source, kept, ready)
 
     def _show_preview(self, job: Job, memory: Memory, last: Result) -> None:
         """A few steps from the last solution, to show something while the true run goes on.
@@ -243,13 +246,13 @@ class Session:
         from ...pipeline import check_options, prepare_cube, put_back
         from ...solver import Problem, solve
 
-        state, strength = memory.state, job.wish.strength
+        state, strength = memory.state, job.request.strength
         if state is None or strength == "auto":
             return
         job.enter("preview")
         memory.ready = memory.ready or prepare_cube(self.cube)
         ready = memory.ready
-        options = check_options(model=job.wish.model, weights=memory.source, strength=strength)
+        options = check_options(model=job.request.model, weights=memory.source, strength=strength)
         built = options.build(ready.y.shape, strength)
         if state.x.shape != ready.y.shape:
             return
@@ -285,7 +288,7 @@ def check_memory(shape: tuple[int, ...], name: str) -> None:
         )
 
 
-def _same_problem(a: Wish, b: Wish) -> bool:
+def _same_problem(a: JobRequest, b: JobRequest) -> bool:
     return a.model == b.model and a.weights == b.weights
 
 
@@ -306,15 +309,15 @@ def _size(state: State[Tensor]) -> int:
     return sum(t.nbytes for t in tensors if t is not None)
 
 
-def _steps(wish: Wish, cube: Cube, source: Source) -> int | None:
+def _steps(request: JobRequest, cube: Cube, source: Source) -> int | None:
     """How many steps a run will take, where that is known beforehand."""
     from ...pipeline import check_options
 
-    options = check_options(model=wish.model, weights=source, strength=wish.strength)
+    options = check_options(model=request.model, weights=source, strength=request.strength)
     return options.count_steps(cube.shape)
 
 
-def _summary(result: Result) -> dict[str, Any]:
+def _summary(result: Result) -> dict[str, object]:
     r = result.report
     return {
         "model": r.model,

@@ -1,8 +1,8 @@
 // Colour maps as tables of 256 RGBA pixels, and the limits of a stretch.
 
-// Nine samples of viridis (CC0): lightness grows evenly.
-const HEAT = [[68, 1, 84], [71, 44, 122], [59, 81, 139], [44, 113, 142], [33, 144, 141], [39, 173, 129],
-  [92, 200, 99], [170, 220, 50], [253, 231, 37]];
+// The server writes it: the colours of weights are those of the pictures.
+import { HEAT } from './heat.js';
+
 // Blue, near white, red: equal lightness on both sides of zero.
 const BOTH = [[18, 63, 132], [58, 117, 186], [139, 181, 219], [212, 226, 238], [246, 246, 245], [245, 220, 207],
   [228, 160, 130], [190, 84, 66], [128, 22, 40]];

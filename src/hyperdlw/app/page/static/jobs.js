@@ -44,7 +44,6 @@ export class Jobs {
       const found = await get('choices');
       this.fill('model', found.models, found.model);
       this.fill('weights', found.weights, found.weight);
-      $('auto-label').hidden = !found.auto;
       this.ready = true;
       this.draw();
     } catch (error) {
