@@ -171,7 +171,7 @@ def kept_bytes(run: Callable[[], Tensor]) -> int:
 
 def saved_rows(repeats: int) -> Iterator[Row]:
     y, w = uniform(31, 64, 64), (0.5 + uniform(31, 64, 64, seed=1)).requires_grad_()
-    model = models.build("tv", y.shape)
+    model = models.build_model("tv", y.shape)
 
     def kept(backward: Backward) -> int:
         return kept_bytes(lambda: solve(Problem(model, y, w), backward=backward).x)

@@ -122,7 +122,7 @@ def test_fidelities(f: fidelity.Fidelity) -> None:
 def test_one_step(name: str) -> None:
     """With respect to everything that goes into the step: y, w, the copies and the multipliers."""
     y, w = instance(*SHAPE)
-    model = models.build(name, SHAPE, strength=0.4)
+    model = models.build_model(name, SHAPE, strength=0.4)
     first = start(Problem(model, y, w), model.schedule)
     places = Problem(model, y, w).copies
     u = [leaf(first.u[i] + 0.3 * normal(*first.u[i].shape, seed=i)) for i in places]
@@ -143,7 +143,7 @@ def test_one_step(name: str) -> None:
 @pytest.mark.parametrize("backward", ["unroll", "checkpoint"])
 def test_short_solves(name: str, backward: Backward) -> None:
     y, w = instance(2, 3, 4)
-    model = models.build(name, y.shape, strength=0.4)
+    model = models.build_model(name, y.shape, strength=0.4)
     schedule = replace(model.schedule, steps=5)
 
     def run(y: Tensor, w: Tensor) -> Tensor:
@@ -157,7 +157,7 @@ def test_short_solves(name: str, backward: Backward) -> None:
 def test_short_solves_of_complex_models(name: str, backward: Backward) -> None:
     """Also through what a prox carries: the dual of lrtv, the bases of e3dtv."""
     y, w = instance(3, 3, 4)
-    model = models.build(name, y.shape, strength=0.1)
+    model = models.build_model(name, y.shape, strength=0.1)
     schedule = replace(model.schedule, steps=4)
 
     def run(y: Tensor, w: Tensor) -> Tensor:
@@ -294,7 +294,7 @@ def gradients(run: Solver, y: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor
 @pytest.mark.parametrize("seed", [0, 1])
 def test_implicit_equals_a_long_unroll(name: str, seed: int) -> None:
     y, w = instance(3, 4, 4, seed=seed)
-    model = models.build(name, y.shape, strength=0.3)
+    model = models.build_model(name, y.shape, strength=0.3)
     # A penalty near the data term's own curvature: 600 steps reach rounding.
     mu = model.schedule.mu if name == "nn" else 0.5
     schedule = Schedule(steps=600, mu=mu, order=("image", "terms", "data"))
@@ -312,7 +312,7 @@ def test_implicit_equals_a_long_unroll(name: str, seed: int) -> None:
 def test_implicit_gradient_of_a_converged_solve(name: str) -> None:
     """Against finite differences of the minimiser itself, whatever the path to it."""
     y, w = instance(2, 3, 3, seed=2)
-    model = models.build(name, y.shape, strength=0.3)
+    model = models.build_model(name, y.shape, strength=0.3)
     schedule = model.schedule.converged(tolerance=1e-12, steps=5000)
 
     def run(y: Tensor, w: Tensor) -> Tensor:
@@ -325,7 +325,7 @@ def test_implicit_gradient_of_a_converged_solve(name: str) -> None:
 @pytest.mark.parametrize("steps", [2, 4, 9])
 def test_checkpoint_equals_unroll(name: str, steps: int) -> None:
     y, w = instance(2, *SHAPE)
-    model = models.build(name, SHAPE)
+    model = models.build_model(name, SHAPE)
     schedule = replace(model.schedule, steps=steps)
 
     def run(backward: Backward) -> Solver:
@@ -343,7 +343,7 @@ def test_checkpoint_equals_unroll(name: str, steps: int) -> None:
 def test_a_batch_equals_its_images(name: str, backward: Backward, dtype: torch.dtype) -> None:
     y, w = (t.to(dtype) for t in instance(2, *SHAPE))
     y[1] *= 30
-    model = models.build(name, SHAPE)
+    model = models.build_model(name, SHAPE)
 
     def run(y: Tensor, w: Tensor) -> list[Tensor]:
         y, w = leaf(y), leaf(w)
@@ -361,7 +361,7 @@ def test_a_batch_equals_its_images(name: str, backward: Backward, dtype: torch.d
 @every_model
 @pytest.mark.parametrize("backward", ["none", "unroll", "checkpoint"])
 def test_a_warm_start_continues_exactly(name: str, backward: Backward) -> None:
-    problem = Problem(models.build(name, SHAPE), *instance(*SHAPE))
+    problem = Problem(models.build_model(name, SHAPE), *instance(*SHAPE))
     ten, twenty = (replace(problem.model.schedule, steps=n) for n in (10, 20))
     whole = solve(problem, twenty, backward=backward)
     half = solve(problem, ten, backward=backward)
@@ -375,7 +375,7 @@ def test_a_warm_start_continues_exactly(name: str, backward: Backward) -> None:
 @pytest.mark.parametrize("f", [None, *FIDELITIES[1:]], ids=lambda f: f.name if f else "own")
 def test_unmeasured_values_have_no_influence(name: str, f: fidelity.Fidelity | None) -> None:
     """Not even through the start of a fixed number of steps; one band has no measured voxel."""
-    model = models.build(name, SHAPE)
+    model = models.build_model(name, SHAPE)
     model = replace(model, fidelity=f or model.fidelity)
     y, w = instance(*SHAPE)
     w[normal(*SHAPE, seed=4) > 1] = 0
@@ -391,7 +391,7 @@ def test_unmeasured_values_have_no_influence(name: str, f: fidelity.Fidelity | N
 @pytest.mark.parametrize("backward", ["unroll", "checkpoint", "implicit"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_twice_the_same_bytes(name: str, backward: Backward, dtype: torch.dtype) -> None:
-    model = models.build(name, SHAPE)
+    model = models.build_model(name, SHAPE)
     y, w = (t.to(dtype) for t in instance(*SHAPE))
     y0, w0 = y.clone(), w.clone()
     one, two = (

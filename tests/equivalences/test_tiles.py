@@ -94,7 +94,7 @@ ORIGINALS = ["lrtv", "e3dtv", "ctv", "svtv", "lrtfdfr"]
 
 def few(model: str, shape: tuple[int, ...], original: bool = False, steps: int = 4) -> Schedule:
     """The model's own schedule, cut short."""
-    return replace(models.build(model, shape, original=original).schedule, steps=steps)
+    return replace(models.build_model(model, shape, original=original).schedule, steps=steps)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_all_steps_in_double_precision(tmp_path, model):
     clean = scenes.synthetic(6, 20, 14, rng=rng).data
     y = torch.from_numpy(clean + 0.08 * rng.standard_normal(clean.shape))
     w = torch.from_numpy(rng.uniform(0.5, 1.5, clean.shape))
-    built = models.build(model, y.shape)
+    built = models.build_model(model, y.shape)
     whole = solve(Problem(built, y, w))
     arrays = [DiskArray(tmp_path / n, tuple(y.shape), "float64").make() for n in "yw"]
     for array, values in zip(arrays, (y, w), strict=True):

@@ -143,7 +143,7 @@ def test_a_hidden_voxel_has_no_part_in_its_prediction() -> None:
     from hyperdlw import models
     from hyperdlw.solver import Problem, solve
 
-    x = solve(Problem(models.build("tv", y.shape), y, torch.where(hide, 0 * w, w))).x
+    x = solve(Problem(models.build_model("tv", y.shape), y, torch.where(hide, 0 * w, w))).x
     expected = error + float((2 * (y - x)[hide] + 1).mean())
     assert held_out("tv", moved, w, w, hide) == pytest.approx(expected, rel=1e-5)
 

@@ -33,18 +33,18 @@ def image(bands: int = 6, side: int = 16, sigma: float = 0.05) -> tuple[torch.Te
 
 
 def bands_of(name: str) -> int:
-    return models.registry()[name].bands or 6
+    return models.list_models("model")[name].bands or 6
 
 
 @pytest.mark.parametrize(("name", "original"), VERSIONS)
 def test_noise_goes_and_equal_runs_are_equal(name: str, original: bool) -> None:
     clean, y = image(bands_of(name), side=64, sigma=0.15)
-    rank = 2 if models.registry()[name].takes_rank else None
-    model = models.build(name, y.shape, original=original, rank=rank)
+    rank = 2 if models.list_models("model")[name].takes_rank else None
+    model = models.build_model(name, y.shape, original=original, rank=rank)
     x = solve(Problem(model, y, torch.ones_like(y))).x
     assert x.shape == y.shape
     assert float((x - clean).norm()) < float((y - clean).norm())
-    again = models.build(name, y.shape, original=original, rank=rank)
+    again = models.build_model(name, y.shape, original=original, rank=rank)
     assert torch.equal(x, solve(Problem(again, y, torch.ones_like(y))).x)
 
 
@@ -58,7 +58,7 @@ def test_single_precision_does_for_factors(bands: int, rows: int, cols: int) -> 
     mask = (random.random((rows, cols)) > 0.3).astype(np.float32)
     source = resolve("precision" if bands == 3 else mask)
     y, w = ready.y, source(ready.y, ready.valid)
-    model = models.build("lrtfdfr", y.shape)
+    model = models.build_model("lrtfdfr", y.shape)
     exact = solve(Problem(model, y.double(), w.double())).x
     found = solve(Problem(model, y, w)).x
     assert float((found - exact).abs().max()) <= 3e-4 * float(exact.abs().max())
@@ -70,7 +70,7 @@ def test_what_is_not_measured_does_not_matter(name: str, original: bool) -> None
     w = torch.ones_like(y)
     w[:, 3:6, 4:9] = 0
     wild = torch.where(w > 0, y, 1e3)
-    model = models.build(name, y.shape, original=original)
+    model = models.build_model(name, y.shape, original=original)
     a, b = (solve(Problem(model, v, w)).x for v in (y, wild))
     assert torch.equal(a, b)
     assert float(a.abs().max()) < 3
@@ -82,7 +82,7 @@ def test_a_batch_is_its_images(name: str, original: bool) -> None:
         pytest.skip("its first penalty is that of the largest image of the batch")
     y = torch.stack([image(bands_of(name))[1], image(bands_of(name), sigma=0.2)[1]]).double()
     w = 0.5 + torch.rand(y.shape, generator=torch.Generator().manual_seed(1)).double()
-    model = models.build(name, y.shape, original=original)
+    model = models.build_model(name, y.shape, original=original)
     together = solve(Problem(model, y, w)).x
     for i in range(2):
         alone = solve(Problem(model, y[i], w[i])).x
@@ -94,7 +94,7 @@ def test_a_batch_is_its_images(name: str, original: bool) -> None:
 def test_rank_is_the_rank(name: str, original: bool) -> None:
     _, y = image(sigma=0.2)
     for rank in (1, 4):
-        model = models.build(name, y.shape, original=original, rank=rank, strength=0.01)
+        model = models.build_model(name, y.shape, original=original, rank=rank, strength=0.01)
         x = solve(Problem(model, y.double(), torch.ones_like(y).double())).x
         assert model.rank == rank
         assert int(torch.linalg.matrix_rank(x.flatten(1), rtol=1e-6)) == rank

@@ -35,7 +35,7 @@ def precision(sigma: np.ndarray, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def build(name: str, y: torch.Tensor):
-    return lambda strength: models.build(name, y.shape, strength)
+    return lambda strength: models.build_model(name, y.shape, strength)
 
 
 def test_the_noise_constant_is_the_weighted_variance(scene: np.ndarray) -> None:
@@ -83,7 +83,7 @@ def test_the_risk_is_the_weighted_error(scene: np.ndarray) -> None:
     wary = {t.strength: t for t in choose_strength(build("tv", y), y, w).curve}
     c = float((w * (y - clean) ** 2).mean())
     for t in choice.curve:
-        x = solve(Problem(models.build("tv", y.shape, t.strength), y, w)).x
+        x = solve(Problem(models.build_model("tv", y.shape, t.strength), y, w)).x
         error = float((w * (x - clean) ** 2).mean())
         assert t.fit - c + 2 * c * t.freedom == pytest.approx(error, abs=0.03 * c)
         assert t.risk == pytest.approx(t.fit - choice.noise + 2 * choice.noise * t.freedom)
@@ -99,7 +99,7 @@ def test_the_choice_is_near_the_best(scene: np.ndarray, name: str, sigma: float)
     w = torch.ones_like(y)
 
     def psnr(strength: float) -> float:
-        x = solve(Problem(models.build(name, y.shape, strength), y, w)).x
+        x = solve(Problem(models.build_model(name, y.shape, strength), y, w)).x
         return metrics.psnr(scene, x.numpy())
 
     choice = choose_strength(build(name, y), y, w, follows_noise=False)
@@ -122,7 +122,7 @@ def test_a_map_without_a_divergence_falls_back_to_the_residual(scene: np.ndarray
     """A model that amplifies its input is no denoiser: Stein's formula is not used for it."""
     y = gaussian(scene, 0.1)
     odd = Penalty("odd", lambda v, t: -3.0 * v, lambda u: u.sum())
-    plain = models.build("tv", y.shape)
+    plain = models.build_model("tv", y.shape)
 
     def make(strength: float) -> Model:
         return Model(terms=(term(odd),), schedule=plain.schedule, central="data", output=0)

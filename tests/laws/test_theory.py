@@ -81,7 +81,7 @@ def test_subgradients_support_the_regulariser(name: str) -> None:
     """R(z) >= R(x) + <g, z - x> for every z, on the scale of a data term 1/2 sum w (y - x)^2."""
     g = torch.Generator().manual_seed(2)
     x = torch.rand(4, 6, 5, generator=g, dtype=torch.float64)
-    value = theory.regulariser(models.build(name, x.shape))
+    value = theory.regulariser(models.build_model(name, x.shape))
     slope = theory.subgradient(name, x)
     for _ in range(20):
         z = torch.rand(4, 6, 5, generator=g, dtype=torch.float64)
@@ -95,7 +95,7 @@ def test_the_optimality_condition_that_everything_rests_on() -> None:
     g = torch.Generator().manual_seed(3)
     y = torch.rand(3, 20, 20, generator=g, dtype=torch.float64)
     w = 20 + torch.rand(3, 20, 20, generator=g, dtype=torch.float64)
-    model = models.build("nn", y.shape)
+    model = models.build_model("nn", y.shape)
     x = solve(Problem(model, y, w), model.schedule.converged(1e-9, 5000)).x
     assert torch.allclose(y - x, theory.subgradient(model, x) / w, atol=1e-5)
 

@@ -112,7 +112,7 @@ def test_through_denoise(pair: tuple[torch.Tensor, torch.Tensor], weights: str) 
 
 def test_neither_gradient_nor_tolerance(pair: tuple[torch.Tensor, torch.Tensor]) -> None:
     _, y = pair
-    problem = Problem(models.build("dip", y.shape), y, torch.ones_like(y))
+    problem = Problem(models.build_model("dip", y.shape), y, torch.ones_like(y))
     with pytest.raises(BadOption, match="no gradient"):
         solve(problem, backward="unroll")
     with pytest.raises(BadOption, match="give it steps"):

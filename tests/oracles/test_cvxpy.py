@@ -60,7 +60,7 @@ def oracle(name: str, y: np.ndarray, w: np.ndarray, strength: float) -> tuple[np
 @pytest.mark.parametrize("masked", [False, True], ids=["", "masked"])
 def test_converged(name: str, shape: tuple[int, int, int], strength: float, masked: bool) -> None:
     y, w = instance(shape, masked)
-    model = models.build(name, shape, strength)
+    model = models.build_model(name, shape, strength)
     problem = Problem(model, y, w)
     found = solve(problem, model.schedule.converged(tolerance=1e-9, steps=20000))
     assert found.converged
@@ -81,7 +81,7 @@ def test_converged(name: str, shape: tuple[int, int, int], strength: float, mask
 def test_a_constant_image_converges_at_once(name: str, dtype: torch.dtype, value: float) -> None:
     """Its multipliers vanish; nothing may be divided by them."""
     y = torch.full((3, 5, 4), value, dtype=dtype)
-    model = models.build(name, y.shape)
+    model = models.build_model(name, y.shape)
     found = solve(Problem(model, y, torch.ones_like(y)), model.schedule.converged(steps=300))
     assert found.converged
     if name != "nn":

@@ -88,9 +88,9 @@ def fixed_basis(shape: tuple[int, ...]) -> Model:
 
 BUILD: dict[str, tuple[Callable[..., Model], Callable[..., cp.Expression]]] = {
     # A rank limit as large as the number of bands is none.
-    "lrtv": (lambda s: models.build("lrtv", s, rank=s[0], strength=0.3), lrtv),
-    "ctv": (lambda s: models.build("ctv", s, strength=0.3), ctv),
-    "svtv": (lambda s: models.build("svtv", s), svtv),
+    "lrtv": (lambda s: models.build_model("lrtv", s, rank=s[0], strength=0.3), lrtv),
+    "ctv": (lambda s: models.build_model("ctv", s, strength=0.3), ctv),
+    "svtv": (lambda s: models.build_model("svtv", s), svtv),
     "e3dtv": (fixed_basis, e3dtv),
 }
 

@@ -70,7 +70,7 @@ def test_models(case: str, net: str, model: str) -> None:
     """The paper's schedule, step for step, with the reference's own weights."""
     gold = arrays(case)
     y, want = gold["noisy"], gold[f"out_{model.upper()}_{net}"]
-    got = solve(Problem(models.build(model, y.shape), y, gold[f"W_{net}"])).x
+    got = solve(Problem(models.build_model(model, y.shape), y, gold[f"W_{net}"])).x
     assert float((got - want).abs().max()) <= 1e-4
 
 

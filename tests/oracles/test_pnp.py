@@ -54,7 +54,7 @@ def test_level_is_the_root_of_the_strength(way: str, strength: float) -> None:
     y = torch.rand(2, 4, 4)
     solve(Problem(model, y, torch.ones_like(y)))
     assert told == pytest.approx([50 / 255 * strength**0.5] * 12)
-    registered = models.build(way, y.shape).schedule
+    registered = models.build_model(way, y.shape).schedule
     assert registered == model.schedule
 
 
@@ -107,7 +107,7 @@ def test_guard_leaves_a_calm_run_alone() -> None:
 
 def test_time_limit_ends_a_run() -> None:
     y = torch.rand(2, 8, 8)
-    model = models.build("tv", y.shape)
+    model = models.build_model("tv", y.shape)
     got = solve(Problem(model, y, torch.ones_like(y)), replace(model.schedule, seconds=0.0))
     assert got.state.k == 1
 
@@ -134,6 +134,6 @@ def test_the_original_is_the_denoiser_alone() -> None:
         return 0.5 * x
 
     y = torch.rand(3, 6, 5)
-    model = models.build("pnp", y.shape, 4.0, original=True, denoiser=spy)
+    model = models.build_model("pnp", y.shape, 4.0, original=True, denoiser=spy)
     torch.testing.assert_close(solve(Problem(model, y, torch.ones(1, 1, 1))).x, 0.5 * y)
     assert seen == [pytest.approx(2 * 50 / 255)]

@@ -42,7 +42,7 @@ def test_better_than_no_weights(stored: store.Stored) -> None:
         y = torch.from_numpy(noise.case(case, clean, np.random.default_rng(case)).y)
         w = softmax_weights(stored.net(y))
         for name in stored.card["sources"]:
-            model = models.build(name, y.shape)
+            model = models.build_model(name, y.shape)
             ours, uniform = (solve(Problem(model, y, v)).x for v in (w, torch.ones_like(y)))
             gains.append(psnr(clean, ours.numpy()) - psnr(clean, uniform.numpy()))
     # Three bands tell less about each other than thirty-one.

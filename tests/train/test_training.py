@@ -135,7 +135,7 @@ def test_log_loss_is_the_mean_of_the_logarithms(data: dict[str, np.ndarray]) -> 
 def test_depth_is_a_factor_on_the_solver_steps(data: dict[str, np.ndarray], depth: float) -> None:
     _, noisy = Patches(list(data.values()), TINY).cut_batch(0, [0, 1])
     logits = noisy - 0.5
-    model = models.build("tv", noisy.shape)
+    model = models.build_model("tv", noisy.shape)
     schedule = replace(model.schedule, steps=int(depth) * model.schedule.steps)
     wanted = solve(Problem(model, noisy, softmax_weights(logits)), schedule).x
     (found,) = restore_images(logits, noisy, Objective(["tv"], backward="none", depth=depth))

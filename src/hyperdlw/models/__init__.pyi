@@ -8,11 +8,6 @@ from .denoisers.catalogue import DenoiserSpec as DenoiserSpec
 from .denoisers.catalogue import EigenDenoiser as EigenDenoiser
 from .registry import REGISTRY as REGISTRY
 from .registry import ModelEntry as ModelEntry
-from .registry import Spec as Spec
-from .registry import build as build
 from .registry import build_model as build_model
-from .registry import eigen as eigen
-from .registry import find as find
 from .registry import find_model as find_model
 from .registry import list_models as list_models
-from .registry import registry as registry

@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -26,7 +26,6 @@ from ..solver import Model, Problem, Schedule, Solution, State, Watch
 from . import ctv, dip, e3dtv, lrtfdfr, lrtv, nn, pnp, svtv, tv, tvs
 from .denoisers.catalogue import (
     DenoiserSpec,
-    EigenDenoiser,
     find_network,
     resolve_denoiser,
     resolve_plane_denoiser,
@@ -313,13 +312,3 @@ def build_model(
     chosen = {"rank": rank, "denoiser": denoiser}
     built: Model = make(shape, strength, **{k: v for k, v in chosen.items() if v is not None})
     return built
-
-
-# Names of before, until every call is moved.
-build, find, eigen = build_model, find_model, EigenDenoiser
-Spec: TypeAlias = DenoiserSpec
-
-
-def registry() -> dict[str, ModelEntry]:
-    """The models that take weights."""
-    return list_models("model")

@@ -358,8 +358,3 @@ def _import_weights(
         own[f"{kind}.{i // 2}.bias"] = tensors[f"{layer}.bias"]
     net.load_state_dict(own)
     return freeze(net), {"name": name or path.stem, "imported_from": path.name}
-
-
-# Names of before, until every call is moved.
-load, save, names, locate = load_network, save_network, list_networks, locate_network
-import_any = import_network

@@ -59,7 +59,7 @@ def restore_images(logits: Tensor, noisy: Tensor, objective: Objective) -> list[
     w = softmax_weights(logits)
     images = []
     for name in objective.sources:
-        model = models.build(name, noisy.shape)
+        model = models.build_model(name, noisy.shape)
         usual = model.schedule
         # The implicit gradient is that of the minimiser, so the minimiser has to be found.
         schedule = (
