@@ -146,7 +146,6 @@ def view(
 
 
 def models(as_json: JsonOption = False) -> None:
-<<<<<<< HEAD
     """List models and published methods.
 
     Models say what a clean image is and take weights; published methods are others, which do not.
@@ -181,40 +180,6 @@ def models(as_json: JsonOption = False) -> None:
         "without weights": list(others),
     }
     console.out.print("; ".join(f"{what}: {', '.join(names)}" for what, names in groups.items()))
-=======
-    """List models, and published methods.
-
-    Models say what a clean image is and take weights; published methods do not take any.
-    """
-    from ...models import list_models
-
-    entries = list_models()
-    if as_json:
-        options = ("weights", "original", "rank", "denoiser")
-        console.print_json(
-            {
-                name: {"summary": e.summary, "kind": e.kind, "bands": e.bands}
-                | {option: option in e.takes for option in options}
-                | ({"parameters": e.count_parameters(31)} if e.kind == "published" else {})
-                for name, e in entries.items()
-            }
-        )
-        return
-    console.table(
-        ("model", "what it says about a clean image"),
-        [(name, e.summary) for name, e in entries.items()],
-    )
-
-    def that_take(option: str) -> str:
-        return ", ".join(name for name, e in entries.items() if option in e.takes)
-
-    console.out.print(
-        f"rank to choose (--rank): {that_take('rank')}; "
-        f"denoiser (--denoiser): {that_take('denoiser')}; "
-        f"published version (--weights original): {that_take('original')}; "
-        f"without weights: {', '.join(list_models('published'))}"
-    )
->>>>>>> 280b12e (The older names of the registry and of network files are gone)
 
 
 def nets(as_json: JsonOption = False) -> None:
