@@ -9,7 +9,7 @@ import sys
 import numpy as np
 
 import hyperdlw
-from hyperdlw.pipeline.advice.advise import dead_lines
+from hyperdlw.pipeline import dead_lines
 
 if len(sys.argv) == 2:
     cube = hyperdlw.open_cube(sys.argv[1])

@@ -2,6 +2,7 @@ from . import pictures as pictures
 from . import theory as theory
 from .advice import Advice as Advice
 from .advice import advise as advise
+from .advice import dead_lines as dead_lines
 from .choose import Choice as Choice
 from .choose import choice_rows as choice_rows
 from .choose import choose_strength as choose_strength
