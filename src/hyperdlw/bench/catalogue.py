@@ -122,8 +122,7 @@ def fill_table(name: str) -> Run:
     """The experiment that fills a table of the paper."""
 
     def table(options: BenchOptions) -> None:
-        from .figures import draw_table
-        from .report import mean_figures, write_headlines, write_report
+        from .report import draw_table, mean_figures, write_headlines, write_report
         from .runner import run_table
 
         chosen = pick_table(name, options.noise or (), options.models)

@@ -21,7 +21,7 @@ from ..cube import Cube
 from ..errors import DlwError, MissingDependency
 from ..pipeline import denoise, predict_weights
 from .experiment import F32, NO_FILES, Clock, Experiment, Files, Record, Tell, Trial, hash_array
-from .figures import draw_png, new_figure
+from .report import draw_png, new_figure
 from .runner import Method, find_source
 from .tables import MAIN, ORIGINAL, REFERENCE, Row
 

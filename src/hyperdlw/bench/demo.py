@@ -20,7 +20,7 @@ from ..pipeline import HEAT, colour_bands, denoise, heat, predict_weights, pseud
 from ..testbed import find_noise, metrics, noise, scenes
 from ..weights import resolve
 from .experiment import write_files
-from .figures import draw_png, new_figure
+from .report import draw_png, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,7 +17,7 @@ from ..pipeline import denoise
 from ..solver import Schedule, State
 from ..testbed import find_noise, psnr
 from .experiment import NO_FILES, Clock, Experiment, Files, Record, Scene, Tell, Trial
-from .figures import draw_png, new_figure
+from .report import draw_png, new_figure
 from .runner import find_source, hash_network, make_noisy
 from .tables import MAIN, ORIGINAL, REFERENCE
 

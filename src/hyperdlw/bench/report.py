@@ -1,23 +1,33 @@
-"""Reports of a table: Markdown, CSV, and one HTML page that needs no other file."""
+"""Reports of a table: Markdown, CSV, and pictures of one scene; and drawing in general."""
 
 from __future__ import annotations
 
 import csv
-import html
 import io
 import math
 import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ..pipeline import data_url_of
-from ..testbed import find_noise
-from .experiment import Record, write_files
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import DlwError, MissingDependency
+from ..pipeline import pictures as picture
+from ..testbed import find_noise, psnr
+from .experiment import F32, NO_FILES, Files, Record, Scene, write_files
+from .runner import Restorer, make_noisy
 from .tables import NETWORKS, ORIGINAL, REFERENCE, SOURCE_MODELS, Row, Table
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Panel = tuple[str, NDArray[np.generic]]
+"""A caption and an RGB image."""
 Records = Sequence[Record]
 Cell = tuple[str, str, str]
 """(row label, model, noise)."""
@@ -67,21 +77,21 @@ def list_rows(table: Table, records: Records) -> list[Row]:
 
 def write_markdown(table: Table, records: Records, pictures: Iterable[str] = ()) -> str:
     """PSNR by noise case, mean SSIM and seconds, one part per model; headlines; file names of figures."""
-    lines = [f"# {table.title}", ""]
     scenes = sorted({r["scene"] for r in records})
-    seeds = {r["seed"] for r in records}
-    draws = f"{len(seeds)} noise draw{'s' if len(seeds) > 1 else ''}"
-    lines += [
-        f"PSNR in dB, mean over {len(scenes)} scene{'s' if len(scenes) > 1 else ''} "
-        f"({', '.join(scenes)}) and {draws}; "
+    seeds = len({r["seed"] for r in records})
+    lines = [
+        f"# {table.title}",
+        "",
+        f"PSNR in dB, mean over {len(scenes)} scene{'s' * (len(scenes) > 1)} "
+        f"({', '.join(scenes)}) and {seeds} noise draw{'s' * (seeds > 1)}; "
         "SSIM with an 11x11 Gaussian window and data range 1; "
         "processor seconds of the solver and, after the plus sign, of the weights, one thread each. "
         "The best of a column is bold, the second best in italics"
         + ("; in brackets: the paper's figure." if table.paper else "."),
         "",
+        table.notes,
+        "",
     ]
-    if table.notes:
-        lines += [table.notes, ""]
     rows = list_rows(table, records)
     for model in table.models:
         mine = [(table.name_of(r), r, model) for r in rows if r.model in (None, model)]
@@ -96,22 +106,17 @@ def write_markdown(table: Table, records: Records, pictures: Iterable[str] = ())
             lines += [*title, *_part(table, records, every, figure), ""]
     lines += write_headlines(table, mean_figures(records))
     lines += ["", *[f"![{Path(name).stem}]({name})" for name in pictures]]
-    skipped = [r for r in records if "skipped" in r]
+    skipped = {
+        f"- {Row(r['weights'], r['strength'], r['model']).method}: {r['skipped']}"
+        for r in records
+        if "skipped" in r
+    }
     if skipped:
-        lines += ["", "## Not run", ""]
-        reasons = sorted(
-            {
-                f"{Row(r['weights'], r['strength'], r['model']).method}: {r['skipped']}"
-                for r in skipped
-            }
-        )
-        lines += [f"- {reason}" for reason in reasons]
-    text = "\n".join(lines).rstrip("\n") + "\n"
-    return re.sub("\n{3,}", "\n\n", text)
+        lines += ["", "## Not run", "", *sorted(skipped)]
+    return re.sub("\n{3,}", "\n\n", "\n".join(lines).rstrip("\n") + "\n")
 
 
-@dataclass(frozen=True)
-class Figure:
+class Merit(NamedTuple):
     """A figure of merit: its title, the decimals that are printed, and which end is better."""
 
     title: str
@@ -120,43 +125,61 @@ class Figure:
 
 
 FIGURES = {
-    "psnr": Figure("PSNR in dB", 2),
-    "ssim": Figure("SSIM", 3),
-    "sam": Figure("SAM in degrees", 2, larger=False),
+    "psnr": Merit("PSNR in dB", 2),
+    "ssim": Merit("SSIM", 3),
+    "sam": Merit("SAM in degrees", 2, larger=False),
 }
 
 
 def _part(
-    table: Table, records: Records, rows: Sequence[tuple[str, Row, str]], figure: str = "psnr"
+    table: Table, records: Records, rows: Sequence[tuple[str, Row, str]], figure: str
 ) -> list[str]:
-    """A table of (name, row, model) lines; the best of a case is bold, the second best in italics."""
+    """A table of (name, row, model) lines; the best of a case is bold, the second best in italics.
+
+    After the table's first figure stand SSIM where it has no part of its own, seconds and, where the
+    rows name their models, parameters.
+    """
     kind, first = FIGURES[figure], figure == table.figures[0]
     value = mean_figures(records, figure)
-    extras = _Extras(table, records) if first else None
-    lines = [
-        "| method | "
-        + " | ".join([*[find_noise(n).title for n in table.noise], "mean"])
-        + (extras.head if extras else "")
-        + " |",
-        "|---|" + "---:|" * (len(table.noise) + 1 + (extras.columns if extras else 0)),
-    ]
+    extras = [] if "ssim" in table.figures else ["ssim"]
+    extras += ["seconds"] if table.models else ["seconds", "parameters"]
+    extras = extras if first else []
+    needed = ("ssim", "processor", "processor_weights", "parameters")
+    known = {name: mean_figures(records, name) for name in needed}
+
+    def write_extra(name: str, row: Row, model: str) -> str:
+        def mean(figure: str) -> float:
+            return mean_cells(known[figure], row.label, [model], table.noise)
+
+        if name == "ssim":
+            return f"{mean(name):.3f}"
+        if name == "parameters":
+            return f"{mean(name):,.0f}".replace(",", " ")
+        before = mean("processor_weights")
+        return f"{mean('processor'):.2f}" + (f" + {before:.2f}" if before >= 0.005 else "")
+
+    titles = [*[find_noise(n).title for n in table.noise], "mean"]
+    titles += ["SSIM" if name == "ssim" else name for name in extras]
     noisy = [value.get(("noisy", "noisy", n), float("nan")) for n in table.noise]
     cells = [f"{v:.{kind.decimals}f}" for v in (*noisy, statistics.fmean(noisy))]
-    blank = " |" * extras.columns if extras else ""
-    lines.append("| noisy | " + " | ".join(cells) + " |" + blank)
+    lines = [
+        f"| method | {' | '.join(titles)} |",
+        "|---|" + "---:|" * len(titles),
+        "| noisy | " + " | ".join(cells) + " |" + " |" * len(extras),
+    ]
     columns = [(n,) for n in table.noise] + [table.noise]
     places = [_places(value, rows, c, kind) for c in columns]
     for name, row, model in rows:
         cells = []
         for noise, place in zip(columns, places, strict=True):
-            known = mean_cells(value, row.label, [model], noise)
-            text = "-" if math.isnan(known) else f"{known:.{kind.decimals}f}"
+            found = mean_cells(value, row.label, [model], noise)
+            text = "-" if math.isnan(found) else f"{found:.{kind.decimals}f}"
             mark = place.get((row.label, model), "")
             paper = table.paper.get((row.label, model, noise[0])) if len(noise) == 1 else None
             shown = f"{mark}{text}{mark}"
             cells.append(shown if paper is None or not first else f"{shown} ({paper:.2f})")
-        more = extras.of(row, model) if extras else []
-        lines.append(f"| {name} | " + " | ".join([*cells, *more]) + " |")
+        cells += [write_extra(extra, row, model) for extra in extras]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
 
 
@@ -164,7 +187,7 @@ def _places(
     value: Mapping[Cell, float],
     rows: Sequence[tuple[str, Row, str]],
     noise: tuple[str, ...],
-    kind: Figure,
+    kind: Merit,
 ) -> dict[tuple[str, str], str]:
     """Marks of the best and the second best (row label, model) of some noise cases."""
     found = {(r.label, m): mean_cells(value, r.label, [m], noise) for _, r, m in rows}
@@ -173,46 +196,14 @@ def _places(
     return dict(zip(order, ("**", "*"), strict=False)) if len(order) > 1 else {}
 
 
-class _Extras:
-    """The columns after the first figure: SSIM where it has no part of its own, seconds, parameters."""
-
-    def __init__(self, table: Table, records: Records) -> None:
-        self.table = table
-        self.ssim = None if "ssim" in table.figures else mean_figures(records, "ssim")
-        self.seconds = mean_figures(records, "processor")
-        self.weights = mean_figures(records, "processor_weights")
-        self.parameters = mean_figures(records, "parameters") if not table.models else None
-        titles = [
-            *(["SSIM"] if self.ssim is not None else []),
-            "seconds",
-            *(["parameters"] if self.parameters is not None else []),
-        ]
-        self.head = "".join(f" | {t}" for t in titles)
-        self.columns = len(titles)
-
-    def of(self, row: Row, model: str) -> list[str]:
-        def mean(value: Mapping[Cell, float]) -> float:
-            return mean_cells(value, row.label, [model], self.table.noise)
-
-        spent = [mean(self.seconds), mean(self.weights)]
-        found = [] if self.ssim is None else [f"{mean(self.ssim):.3f}"]
-        found.append(f"{spent[0]:.2f}" + (f" + {spent[1]:.2f}" if spent[1] >= 0.005 else ""))
-        if self.parameters is not None:
-            found.append(f"{mean(self.parameters):,.0f}".replace(",", " "))
-        return found
-
-
 def write_settings(model: str, records: Records) -> list[str]:
     """How a model was run, weighted and original, as the records have it."""
-    found = {}
-    for r in records:
-        if r["model"] == model and r.get("settings"):
-            found["original" if r["weights"] == ORIGINAL else "weighted"] = r["settings"]
-    return (
-        ["", *[f"{kind}: {text}." for kind, text in sorted(found.items(), reverse=True)]]
-        if found
-        else []
-    )
+    found = {
+        "original" if r["weights"] == ORIGINAL else "weighted": r["settings"]
+        for r in records
+        if r["model"] == model and r.get("settings")
+    }
+    return ["", *[f"{kind}: {found[kind]}." for kind in sorted(found, reverse=True)]]
 
 
 def write_headlines(table: Table, db: Mapping[Cell, float]) -> list[str]:
@@ -302,70 +293,98 @@ def write_csv(records: Records) -> str:
     return text.getvalue()
 
 
-STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;
-color:#1b1f24;background:#fff}table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .6rem;
-border-bottom:1px solid #d0d7de;text-align:right}td:first-child,th:first-child{text-align:left}
-figure{display:inline-block;margin:.5rem}figcaption{font-size:13px}img{image-rendering:pixelated}
-@media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}td,th{border-color:#30363d}}"""
-
-
-def write_html(text: str, title: str, pictures: Mapping[str, str]) -> str:
-    """The Markdown report as a page; ``pictures`` are data URLs by caption."""
-    parts = [f"<!doctype html><meta charset='utf-8'><title>{html.escape(title)}</title>"]
-    parts.append(f"<meta name='viewport' content='width=device-width'><style>{STYLE}</style>")
-    in_table = in_list = False
-    for line in text.splitlines():
-        is_row = line.startswith("|")
-        if in_table and not is_row:
-            parts.append("</table>")
-        if in_list and not line.startswith("- "):
-            parts.append("</ul>")
-        if is_row:
-            if line.startswith("|---"):
-                continue
-            parts.append(_html_row(line, head=not in_table))
-        elif line.startswith("#"):
-            level = len(line) - len(line.lstrip("#"))
-            parts.append(f"<h{level}>{html.escape(line.lstrip('# '))}</h{level}>")
-        elif line.startswith("- "):
-            parts.append(("" if in_list else "<ul>") + f"<li>{html.escape(line[2:])}</li>")
-        elif line:
-            parts.append(f"<p>{html.escape(line)}</p>")
-        in_table, in_list = is_row, line.startswith("- ")
-    if in_table:
-        parts.append("</table>")
-    if in_list:
-        parts.append("</ul>")
-    for caption, url in pictures.items():
-        text = html.escape(caption)
-        parts.append(
-            f"<figure><img src='{url}' alt='{text}'><figcaption>{text}</figcaption></figure>"
-        )
-    return "\n".join(parts) + "\n"
-
-
-def _html_row(line: str, head: bool) -> str:
-    tag = "th" if head else "td"
-    cells = []
-    for cell in line.strip("|").split("|"):
-        text = html.escape(cell.strip())
-        for mark, name in (("**", "b"), ("*", "i")):
-            if text.count(mark) == 2:
-                text = text.replace(mark, f"<{name}>", 1).replace(mark, f"</{name}>", 1)
-        cells.append(f"<{tag}>{text}</{tag}>")
-    return ("<table>" if head else "") + f"<tr>{''.join(cells)}</tr>"
-
-
 def write_report(
     table: Table, records: Records, folder: Path, pictures: Mapping[str, bytes]
 ) -> list[Path]:
-    """Write <table>.md, .csv, .html and the pictures (PNG bytes by file name) into a folder."""
+    """Write <table>.md, .csv and the pictures (PNG bytes by file name) into a folder."""
     text = write_markdown(table, records, pictures)
-    inline = {name: data_url_of(png) for name, png in pictures.items()}
-    contents: dict[str, str | bytes] = {
-        f"{table.name}.md": text,
-        f"{table.name}.csv": write_csv(records),
-        f"{table.name}.html": write_html(write_markdown(table, records), table.title, inline),
-        **pictures,
+    reports = {f"{table.name}.md": text, f"{table.name}.csv": write_csv(records)}
+    return write_files(folder, {**reports, **pictures})
+
+
+# Pictures.
+
+WIDEST = 6
+"""Panels in a line of a table whose rows name their models."""
+
+
+def new_figure(
+    width: float,
+    height: float,
+    dpi: int = 110,
+    layout: Literal["constrained", "tight"] | None = "constrained",
+) -> Figure:
+    """An empty figure, without pyplot: no window system, and no global state left behind."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingDependency(
+            "pictures need matplotlib, which is not installed: pip install 'hyperdlw[bench]'"
+        ) from None
+    return Figure(figsize=(width, height), dpi=dpi, layout=layout, facecolor="white")
+
+
+def draw_png(figure: Figure) -> bytes:
+    """A figure as PNG."""
+    out = io.BytesIO()
+    figure.savefig(out, format="png")
+    return out.getvalue()
+
+
+def draw_table(
+    table: Table, scene: Scene, seed: int = 0, files: Files = NO_FILES
+) -> dict[str, bytes]:
+    """One PNG per noise, by file name: a line of panels for every model."""
+    return {
+        f"{table.name}-{noise}.png": draw_panels(make_panels(table, scene, noise, seed, files))
+        for noise in table.noise
     }
-    return write_files(folder, contents)
+
+
+def make_panels(
+    table: Table, scene: Scene, noise: str, seed: int = 0, files: Files = NO_FILES
+) -> list[list[Panel]]:
+    """Lines of panels: clean, noisy, then every row of ``table.panel``; one line per model."""
+    noisy = make_noisy(scene, noise, seed)
+    shown = picture.colour_bands(scene.data)
+    limits = picture.stretch(scene.data, shown)
+
+    def panel(caption: str, data: F32) -> Panel:
+        return caption, picture.pseudo_colour(np.clip(data, 0, 1), shown, limits)
+
+    first = [
+        panel("clean", scene.data),
+        panel(f"noisy, {psnr(scene.data, noisy.y):.1f} dB", noisy.y),
+    ]
+    restore = Restorer(scene, noisy, files)
+    lines: dict[str, list[Panel]] = {}
+    for row, model in table.cells(table.panel):
+        line = lines.setdefault(model if table.models else "", list(first))
+        try:
+            x, _ = restore(row, model, seed)
+        except DlwError:
+            continue  # the report says what cannot be run, and why
+        name = f"{model}, {table.name_of(row)}" if table.models else table.name_of(row)
+        line.append(panel(f"{name}: {psnr(scene.data, x):.1f} dB", x))
+    if table.models:
+        return list(lines.values())
+    return [line[i : i + WIDEST] for line in lines.values() for i in range(0, len(line), WIDEST)]
+
+
+def draw_panels(lines: Sequence[Sequence[Panel]]) -> bytes:
+    """Lines of captioned pictures as one PNG of 256 colours, a quarter of the size of one of all."""
+    columns = max(map(len, lines))
+    figure = new_figure(1.9 * columns, 2.1 * len(lines))
+    axes = figure.subplots(len(lines), columns, squeeze=False)
+    for line, row in zip(lines, axes, strict=True):
+        for ax in row:
+            ax.axis("off")
+        for (caption, image), ax in zip(line, row, strict=False):
+            ax.imshow(image, interpolation="nearest")
+            ax.set_title(caption, pad=3, fontsize=9.6)
+    from PIL import Image
+
+    out = io.BytesIO()
+    drawn = Image.open(io.BytesIO(draw_png(figure)))
+    drawn.convert("RGB").quantize(256).save(out, format="png", optimize=True)
+    return out.getvalue()

@@ -16,8 +16,7 @@ from ..networks import files as store
 from ..pipeline import theory
 from ..testbed import crop_centre, synthetic
 from .experiment import Experiment, Record, Scene, read_records
-from .figures import draw_png, new_figure
-from .report import list_own_models
+from .report import draw_png, list_own_models, new_figure
 from .runner import plan_cases, run_cases
 from .tables import NETWORKS, REFERENCE, SIMPLE, Row
 

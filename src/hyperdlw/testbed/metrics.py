@@ -1,12 +1,13 @@
 """How close a restored cube is to the clean one.
 
-All functions take (band, row, col) arrays, compute in float64 and return plain floats. Scores are
-the mean over the bands, as in the paper; the ``*_bands`` variants return one figure per band.
+All functions take a reference ``clean`` in [0, 1] and ``restored``, both (band, row, col), compute in
+float64 and return plain floats: means over the bands, as in the paper. ``valid`` is True where a voxel
+counts, (band, row, col) or (row, col); bands without a valid voxel are left out. Scores with ``clip``
+cut ``restored`` to [0, 1] first, unless it is False.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,60 +34,31 @@ def psnr(
     10 log10(peak^2 / mean_pixels (clean_b - restored_b)^2), averaged over b.
 
     Args:
-        clean: reference (band, row, col) in [0, peak].
-        restored: the same shape.
         clip: cut ``restored`` to [0, peak] first (the noisy rows of the paper are not cut).
         peak: largest possible value.
-        valid: True where a voxel counts, (band, row, col) or (row, col); bands without a valid
-            voxel are left out of the mean.
 
     >>> round(psnr(np.zeros((2, 4, 4)), np.full((2, 4, 4), 0.1)), 6)
     20.0
     """
-    return _mean(psnr_bands(clean, restored, clip=clip, peak=peak, valid=valid))
-
-
-def psnr_bands(
-    clean: Values,
-    restored: Values,
-    *,
-    clip: bool = True,
-    peak: float = 1.0,
-    valid: Mask | None = None,
-) -> F64:
-    """PSNR in dB of every band; see :func:`psnr`. NaN for bands without a valid voxel."""
     a, b, ok = _pair(clean, restored, valid)
     if clip:
         b = np.clip(b, 0.0, peak)
     with np.errstate(divide="ignore"):
-        return np.asarray(20 * np.log10(peak) - 10 * np.log10(_mse(a, b, ok)))
+        return _mean(20 * np.log10(peak) - 10 * np.log10(_mse(a, b, ok)))
 
 
 def ssim(clean: Values, restored: Values, *, clip: bool = True, valid: Mask | None = None) -> float:
     """Structural similarity after Wang et al. (2004), mean over the bands.
 
     11 x 11 Gaussian window of standard deviation 1.5, K = 0.01 and 0.03, data range 1, population
-    covariance, averaged over the windows that lie inside the image. An image side shorter than the
-    window gets the largest odd window that fits along that side.
-
-    Args:
-        clean: reference (band, row, col) in [0, 1].
-        restored: the same shape.
-        clip: cut ``restored`` to [0, 1] first.
-        valid: True where a voxel counts; windows that touch another voxel are left out.
+    covariance, averaged over the windows that lie inside the image and touch valid voxels only. An
+    image side shorter than the window gets the largest odd window that fits along that side.
 
     >>> x = np.random.default_rng(0).random((2, 16, 16))
     >>> ssim(x, x)
     1.0
     """
-    return _mean(ssim_bands(clean, restored, clip=clip, valid=valid))
-
-
-def ssim_bands(
-    clean: Values, restored: Values, *, clip: bool = True, valid: Mask | None = None
-) -> F64:
-    """Structural similarity of every band; see :func:`ssim`."""
-    return _ssim(clean, restored, clip, valid, WANG)
+    return _mean(_ssim(clean, restored, clip, valid, WANG))
 
 
 def ssim_paper(
@@ -96,7 +68,7 @@ def ssim_paper(
 
     7 x 7 uniform window, sample covariance and data range 2: what old versions of scikit-image took
     for floating-point images when no range was given. It is larger than :func:`ssim`, which is the
-    honest figure; use this one only beside the tables of the paper. Arguments as for :func:`ssim`.
+    honest figure; use this one only beside the tables of the paper.
     """
     return _mean(_ssim(clean, restored, clip, valid, PAPER))
 
@@ -105,12 +77,8 @@ def sam(clean: Values, restored: Values, *, valid: Mask | None = None) -> float:
     """Spectral angle in degrees, mean over the pixels.
 
     The angle between the spectra u and v of a pixel, arccos(u'v / |u||v|). Pixels where both
-    spectra vanish have no angle and are left out; if only one vanishes the angle is 90.
-
-    Args:
-        clean: reference (band, row, col).
-        restored: the same shape; it is not clipped.
-        valid: True where a voxel counts; other voxels are left out of both spectra.
+    spectra vanish have no angle and are left out; if only one vanishes the angle is 90. ``restored``
+    is not clipped.
 
     >>> u = np.array([1.0, 0.0]).reshape(2, 1, 1)
     >>> v = np.array([1.0, 1.0]).reshape(2, 1, 1)
@@ -129,35 +97,19 @@ def sam(clean: Values, restored: Values, *, valid: Mask | None = None) -> float:
     return _mean(np.degrees(np.where((norm_a > 0) | (norm_b > 0), angle, np.nan)))
 
 
-def ergas(
-    clean: Values, restored: Values, *, ratio: float = 1.0, valid: Mask | None = None
-) -> float:
-    """Relative global error (ERGAS), 0 for equal cubes.
+def ergas(clean: Values, restored: Values, *, valid: Mask | None = None) -> float:
+    """Relative global error (ERGAS) at resolution ratio 1, 0 for equal cubes; nothing is clipped.
 
-    100 ratio sqrt(mean_b (rmse_b / mean(clean_b))^2); bands whose clean mean is 0 are left out.
-
-    Args:
-        clean: reference (band, row, col).
-        restored: the same shape; it is not clipped.
-        ratio: resolution ratio of pan-sharpening; 1 for denoising.
-        valid: True where a voxel counts.
+    100 sqrt(mean_b (rmse_b / mean(clean_b))^2); bands whose clean mean is 0 are left out.
 
     >>> round(ergas(np.full((2, 4, 4), 0.5), np.full((2, 4, 4), 0.6)), 6)
     20.0
     """
-    per_band = ergas_bands(clean, restored, ratio=ratio, valid=valid)
-    return float(np.sqrt(_mean(per_band**2)))
-
-
-def ergas_bands(
-    clean: Values, restored: Values, *, ratio: float = 1.0, valid: Mask | None = None
-) -> F64:
-    """Relative error of every band, 100 ratio rmse_b / |mean(clean_b)|; NaN where undefined."""
     a, b, ok = _pair(clean, restored, valid)
     count = ok.sum(axis=(1, 2))
     level = np.abs(np.where(ok, a, 0.0).sum(axis=(1, 2))) / np.maximum(count, 1)
-    rmse = np.sqrt(_mse(a, b, ok))
-    return np.where(level > 0, 100 * ratio * rmse / np.where(level > 0, level, 1.0), np.nan)
+    error = 100 * np.sqrt(_mse(a, b, ok)) / np.where(level > 0, level, np.nan)
+    return float(np.sqrt(_mean(error**2)))
 
 
 def scores(
@@ -215,39 +167,34 @@ def _mse(a: F64, b: F64, ok: Mask) -> F64:
     return np.where(count > 0, mean, np.nan)
 
 
-def _gaussian_window(size: int) -> F64:
-    at = np.arange(size) - size // 2
-    window = np.exp(-0.5 * (at / 1.5) ** 2)
-    return np.asarray(window / window.sum())
-
-
-def _uniform_window(size: int) -> F64:
-    return np.full(size, 1.0 / size)
-
-
 @dataclass(frozen=True)
 class Similarity:
     """A convention of structural similarity.
 
     Attributes:
-        size: side of the window in pixels; ``window`` its weights along one side.
+        size: side of the window in pixels; ``sigma`` its standard deviation, infinite: uniform.
         sample: take the sample covariance, not that of the population.
     """
 
     size: int
-    window: Callable[[int], F64]
+    sigma: float
     data_range: float
     sample: bool
 
+    def make_window(self, size: int) -> F64:
+        """Weights of the window along one side of ``size`` pixels."""
+        window = np.exp(-0.5 * ((np.arange(size) - size // 2) / self.sigma) ** 2)
+        return np.asarray(window / window.sum())
 
-WANG = Similarity(11, _gaussian_window, data_range=1.0, sample=False)
-PAPER = Similarity(7, _uniform_window, data_range=2.0, sample=True)
+
+WANG = Similarity(11, 1.5, data_range=1.0, sample=False)
+PAPER = Similarity(7, np.inf, data_range=2.0, sample=True)
 
 
 def _ssim(clean: Values, restored: Values, clip: bool, valid: Mask | None, how: Similarity) -> F64:
     a, b, ok = _pair(clean, restored, valid)
     sides = [min(how.size, n - 1 + n % 2) for n in a.shape[1:]]
-    rows, cols = (how.window(side) for side in sides)
+    rows, cols = (how.make_window(side) for side in sides)
     inside = tuple(
         slice(side // 2, n - side // 2) for side, n in zip(sides, a.shape[1:], strict=True)
     )
