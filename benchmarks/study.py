@@ -21,7 +21,7 @@ import torch
 
 from hyperdlw.networks import files as store
 from hyperdlw.testbed import crop_centre, find_noise, load_scenes
-from hyperdlw.train import Objective, read_recipe, train, validate_network
+from hyperdlw.train import read_recipe, train, validate_network
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes" / "study.toml"
 SIDE, DRAWS, FEWER = 48, 2, (7, 15)
@@ -131,7 +131,7 @@ def main() -> None:
             for trial, clean, number in trials(
                 crop_centre(next(iter(held_out.values())), SIDE), more
             ):
-                scores = validate_network(network.net, pairs(clean, number), Objective.of(how))
+                scores = validate_network(network.net, pairs(clean, number), how)
                 rows.append({**facts, "trial": trial, "nn": "", "tv": "", "tvs": "", **scores})
             print(table(rows).splitlines()[-1], flush=True)
     with (args.out / "study.csv").open("w", newline="") as file:

@@ -19,7 +19,8 @@ from hyperdlw.solver import Backward, Problem, Schedule, Solution, solve
 from hyperdlw.solver import data_terms as fidelity
 from hyperdlw.solver import penalties as prox
 from hyperdlw.solver.admm import start, step
-from hyperdlw.train.bilevel import Objective, bilevel_loss
+from hyperdlw.train import Objective
+from hyperdlw.train.bilevel import bilevel_loss
 from hyperdlw.weights import softmax_weights
 
 MODELS = ["nn", "tv", "tvs"]

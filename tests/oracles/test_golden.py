@@ -13,7 +13,8 @@ from torch import Tensor
 from hyperdlw import models
 from hyperdlw.networks import files as store
 from hyperdlw.solver import Problem, solve
-from hyperdlw.train.bilevel import Objective, bilevel_loss
+from hyperdlw.train import Objective
+from hyperdlw.train.bilevel import bilevel_loss
 from hyperdlw.weights import softmax_weights
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"

@@ -126,7 +126,7 @@ def test_log_loss_is_the_mean_of_the_logarithms(data: dict[str, np.ndarray]) -> 
         for i in range(3)
     ]
     mse, _ = bilevel_loss(logits, noisy, clean, Objective(TINY.sources))
-    log, _ = bilevel_loss(logits, noisy, clean, Objective(TINY.sources, "log"))
+    log, _ = bilevel_loss(logits, noisy, clean, Objective(TINY.sources, loss="log"))
     torch.testing.assert_close(mse, torch.stack(one_by_one).mean())
     torch.testing.assert_close(log, torch.stack(one_by_one).log().mean(), rtol=1e-4, atol=1e-4)
 

@@ -1,4 +1,3 @@
-from .bilevel import Objective as Objective
 from .bilevel import add_gradients as add_gradients
 from .bilevel import train as train
 from .bilevel import train_recipe as train_recipe
@@ -11,6 +10,7 @@ from .loop import F32 as F32
 from .loop import Figures as Figures
 from .loop import RunSettings as RunSettings
 from .patches import split_scenes as split_scenes
+from .recipe import Objective as Objective
 from .recipe import Plan as Plan
 from .recipe import Recipe as Recipe
 from .recipe import RecipeFile as RecipeFile

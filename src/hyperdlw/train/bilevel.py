@@ -18,7 +18,7 @@ from ..errors import BadOption
 from ..io import atomic
 from ..networks import ARCHITECTURES, DLWnet3d, Network
 from ..networks import files as store
-from ..solver import Backward, Problem, solve
+from ..solver import Problem, solve
 from ..testbed import find_noise, psnr
 from ..weights import softmax_weights
 from .card import describe_data, describe_start
@@ -34,24 +34,10 @@ from .loop import (
 )
 from .patches import Patches, crop_middle, split_scenes
 from .prune import prune_network
-from .recipe import Plan, Recipe, RecipeFile, ScenePlan
+from .recipe import Objective, Plan, Recipe, RecipeFile, ScenePlan
 
 PART_VOXELS = 130_000
 """Voxels that go through network and solvers together: one 64x64x31 patch, or ten of 20x20x31."""
-
-
-@dataclass(frozen=True)
-class Objective:
-    """The upper level of equation (3); the attributes are those of :class:`Recipe`."""
-
-    sources: Sequence[str]
-    loss: str = "mse"
-    backward: Backward = "unroll"
-    depth: float = 1.0
-
-    @classmethod
-    def of(cls, recipe: Recipe) -> Objective:
-        return cls(recipe.sources, recipe.loss, recipe.backward, recipe.depth)
 
 
 def restore_images(logits: Tensor, noisy: Tensor, objective: Objective) -> list[Tensor]:
@@ -151,10 +137,10 @@ class WeightTraining(Training[Recipe, Network, tuple[Tensor, Tensor]]):
 
     def add_gradients(self, patches: tuple[Tensor, Tensor], batch: int) -> Tensor:
         clean, noisy = patches
-        return add_gradients(self.net, noisy, clean, Objective.of(self.recipe), batch)
+        return add_gradients(self.net, noisy, clean, self.recipe, batch)
 
     def validate(self, pairs: Sequence[Pair]) -> dict[str, float]:
-        return validate_network(self.averaged(), pairs, Objective.of(self.recipe))
+        return validate_network(self.averaged(), pairs, self.recipe)
 
 
 def begin_from(recipe: Recipe, start: str | Path, patches: Patches) -> WeightTraining:

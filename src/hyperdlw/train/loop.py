@@ -33,6 +33,8 @@ BatchT = TypeVar("BatchT")
 CutT = TypeVar("CutT", covariant=True)
 PlanT = TypeVar("PlanT", bound=Plan)
 NetT = TypeVar("NetT", bound=Network | FFDNet | Rival)
+KEPT = ("average", "step", "skipped", "bad_in_a_row", "seconds", "scores")
+"""Attributes of a run that a checkpoint holds as they are."""
 LIMIT_BAD = 5
 """Steps in a row without a finite loss and gradient that stop a run."""
 
@@ -127,17 +129,9 @@ class Training(ABC, Generic[PlanT, NetT, BatchT]):
 
     def save(self, path: Path) -> None:
         """Write the checkpoint so that a reader sees the old one or the new one."""
-        state = {
-            "recipe": json.dumps(self.recipe.to_dict()),
-            "net": self.net.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
-            "average": self.average,
-            "step": self.step,
-            "skipped": self.skipped,
-            "bad": self.bad_in_a_row,
-            "seconds": self.seconds,
-            "scores": self.scores,
-        }
+        state = {name: getattr(self, name) for name in KEPT}
+        state["recipe"] = json.dumps(self.recipe.to_dict())
+        state |= {"net": self.net.state_dict(), "optimiser": self.optimiser.state_dict()}
         with atomic(path, overwrite=True) as tmp:
             torch.save(state, tmp)
 
@@ -147,6 +141,7 @@ class Training(ABC, Generic[PlanT, NetT, BatchT]):
         try:
             state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
             recipe: Any = cls.plan_type.from_dict(json.loads(state["recipe"]))
+            kept = {name: state[name] for name in KEPT}
         except FileNotFoundError as error:
             raise BadFile(f"there is no checkpoint {path} to resume from") from error
         except Exception as error:  # a damaged pickle can fail in any way
@@ -155,9 +150,8 @@ class Training(ABC, Generic[PlanT, NetT, BatchT]):
         self = cls.begin(recipe)
         self.net.load_state_dict(state["net"])
         self.optimiser.load_state_dict(state["optimiser"])
-        self.average = state["average"]
-        self.step, self.skipped, self.bad_in_a_row = state["step"], state["skipped"], state["bad"]
-        self.seconds, self.scores = state["seconds"], state["scores"]
+        for name, value in kept.items():
+            setattr(self, name, value)
         return self
 
     def averaged(self) -> NetT:

@@ -6,8 +6,8 @@ may spend some milliseconds on small dense matrices if that saves steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Literal, overload
+from collections.abc import Iterable
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -42,17 +42,10 @@ class Soap(torch.optim.Optimizer):
         defaults = {"lr": lr, "betas": betas, "eps": eps, "refresh": refresh, "largest": largest}
         super().__init__(params, defaults)
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+    def step(self, closure: Any = None) -> Any:
         """One update of every parameter; the first step only measures."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = None if closure is None else torch.enable_grad()(closure)()
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:

@@ -7,21 +7,28 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from ..errors import BadFile, BadOption, unknown_name
+from ..solver import Backward
 from ..testbed import find_noise
 
-Loss = Literal["mse", "log"]
-Rate = Literal["cosine", "epochs"]
 Values = dict[str, Any]
 """Plain values of TOML and JSON by key."""
 OLD_KEYS = {"stages": "growth"}
 """Keys in the cards of older networks, and what they are called now."""
 FILTERS = 64
 """Filters of a network where nothing else is said, the paper's."""
+
+
+def check_words(recipe: object, name: str, *words: str) -> None:
+    """Refuse a recipe in which a key is none of some words."""
+    if getattr(recipe, name) not in words:
+        known = " or ".join(f"'{word}'" for word in words)
+        raise BadOption(f"{name} in the recipe must be {known}, not '{getattr(recipe, name)}'")
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,7 @@ class Plan:
     stop: int | None = None
     optimiser: Literal["adam", "soap"] = "adam"
     rate: float = 1e-3
-    schedule: Rate = "cosine"
+    schedule: Literal["cosine", "epochs"] = "cosine"
     warmup: int = 100
     decay: float = 0.8
     epoch: int = 2000
@@ -74,20 +81,14 @@ class Plan:
     held_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("patch", "batch", "steps", "validate", "epoch"):
-            self._at_least_one(name)
-        for name in ("filters", "stop"):
-            if getattr(self, name) is not None:
-                self._at_least_one(name)
+        self._check_counts("patch", "batch", "steps", "validate", "epoch", "filters", "stop")
         for size in self.growth:
             if len(size) != 3 or min(size) < 1:
                 raise BadOption(
                     f"growth in the recipe is made of [first step, patch, batch], not {list(size)}"
                 )
-        if self.optimiser not in ("adam", "soap"):
-            raise BadOption(f"optimiser must be 'adam' or 'soap', not '{self.optimiser}'")
-        if self.schedule not in ("cosine", "epochs"):
-            raise BadOption(f"schedule must be 'cosine' or 'epochs', not '{self.schedule}'")
+        check_words(self, "optimiser", "adam", "soap")
+        check_words(self, "schedule", "cosine", "epochs")
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -99,9 +100,11 @@ class Plan:
         """The number of steps after which the run ends."""
         return self.steps if self.stop is None else min(self.stop, self.steps)
 
-    def _at_least_one(self, name: str) -> None:
-        if getattr(self, name) < 1:
-            raise BadOption(f"{name} in the recipe must be at least 1, not {getattr(self, name)}")
+    def _check_counts(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise BadOption(f"{name} in the recipe must be at least 1, not {value}")
 
     @classmethod
     def from_dict(cls, values: Values) -> Self:
@@ -174,21 +177,18 @@ class ScenePlan(Plan):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._at_least_one("subsample")
+        self._check_counts("subsample")
         for name in self.noise:
             find_noise(name)
-        if self.pick not in ("area", "side"):
-            raise BadOption(f"pick in the recipe must be 'area' or 'side', not '{self.pick}'")
+        check_words(self, "pick", "area", "side")
 
 
 @dataclass(frozen=True)
-class Recipe(ScenePlan):
-    """One training run of a weight network, through the models it serves.
+class Objective:
+    """The upper level of equation (3): which images the weights are judged by, and how.
 
     Attributes:
         sources: models the loss looks through, by registered name.
-        start: network to start from: a name, a file, or "FILE.toml#STAGE", which is what that stage
-            of another recipe file writes; a wider one is pruned to the recipe's filters.
         loss: "mse" is the mean over patches and sources (the paper); "log" the mean of its
             logarithm, which is what a mean PSNR measures.
         backward: how the gradient passes through the solvers.
@@ -196,23 +196,37 @@ class Recipe(ScenePlan):
             network is to take as many steps as it was trained with.
     """
 
-    sources: tuple[str, ...]
+    sources: Sequence[str]
     _: KW_ONLY
-    start: str | None = None
-    loss: Loss = "mse"
-    backward: Literal["unroll", "checkpoint", "implicit"] = "unroll"
+    loss: Literal["mse", "log"] = "mse"
+    backward: Backward = "unroll"
     depth: float = 1.0
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not self.sources:
             raise BadOption(
                 "the recipe names no sources; for example sources = ['nn', 'tv', 'tvs']"
             )
-        if self.loss not in ("mse", "log"):
-            raise BadOption(f"loss in the recipe must be 'mse' or 'log', not '{self.loss}'")
+        check_words(self, "loss", "mse", "log")
         if self.depth <= 0:
             raise BadOption(f"depth in the recipe must be larger than 0, not {self.depth}")
+
+
+@dataclass(frozen=True)
+class Recipe(Objective, ScenePlan):
+    """One training run of a weight network, through the models it serves.
+
+    Attributes:
+        start: network to start from: a name, a file, or "FILE.toml#STAGE", which is what that stage
+            of another recipe file writes; a wider one is pruned to the recipe's filters.
+    """
+
+    _: KW_ONLY
+    start: str | None = None
+
+    def __post_init__(self) -> None:
+        ScenePlan.__post_init__(self)
+        Objective.__post_init__(self)
 
 
 @dataclass(frozen=True)

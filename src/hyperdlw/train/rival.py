@@ -60,7 +60,7 @@ class RivalPlan(ScenePlan):
             object.__setattr__(self, "architecture", self.name)
         if self.architecture not in RIVALS:
             raise unknown_name("network to train", self.architecture, RIVALS)
-        self._at_least_one("targets")
+        self._check_counts("targets")
 
 
 @dataclass

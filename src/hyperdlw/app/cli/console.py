@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -17,9 +18,9 @@ from rich.text import Text
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ...io import Described
-    from ...pipeline import Advice, Report
-    from ...solver import State, Watch
+    from ...io import CubeReader, Described
+    from ...pipeline import Advice, Options, Plan, Report
+    from ...solver import State
 
 OK, USAGE, NOT_CONVERGED, RESOURCE, UNEXPECTED, INTERRUPTED = 0, 1, 3, 4, 70, 130
 """Exit codes; bad input and everything else a DlwError says has the code of the error (2)."""
@@ -28,59 +29,61 @@ out = Console(highlight=False, soft_wrap=True)
 err = Console(highlight=False, soft_wrap=True, stderr=True)
 
 
-@contextmanager
-def progress(steps: int | None, silent: bool) -> Iterator[Watch | None]:
-    """A bar on a terminal, nothing elsewhere."""
-    if silent or not err.is_terminal:
-        yield None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+class ConsoleProgress(ExitStack):
+    """Prints notes and the plan of a run, then a bar on a terminal, or a line every ten seconds.
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=err, transient=True) as bar:
-        task = bar.add_task("weights", total=steps)
+    It has the methods of :class:`hyperdlw.pipeline.Progress`, which is not imported here: torch takes
+    seconds.
+    """
 
-        def watch(state: State[Tensor]) -> None:
-            bar.update(task, advance=1, description="solving")
+    def __init__(self, silent: bool) -> None:
+        super().__init__()
+        self.silent = silent
+        self.reader: CubeReader | None = None
+        self._update: Callable[..., None] | None = None
+        self._last = time.monotonic()
 
-        yield watch
+    def show_bar(self, stage: str, total: int | None) -> None:
+        """Begin a bar, on a terminal."""
+        if self.silent or not err.is_terminal:
+            return
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        bar = Progress(*columns, TimeElapsedColumn(), console=err, transient=True)
+        self._update = partial(self.enter_context(bar).update, bar.add_task(stage, total=total))
+
+    def plan_made(self, plan: Plan, reader: CubeReader, options: Options) -> None:
+        self.reader = reader
+        print_notes(reader, self.silent)
+        if not plan.tiled:
+            self.show_bar("weights", options.count_steps(reader.shape))
+            return
+        if not self.silent:
+            err.print(f"hyperdlw: plan: {plan}", markup=False)
+            if not reader.lazy:
+                err.print("hyperdlw: note: this format is read whole; convert it to ENVI or Zarr")
+        self.show_bar("copy", None)
+
+    def step_made(self, state: State[Tensor]) -> None:
+        if self._update is not None:
+            self._update(advance=1, description="solving")
+
+    def item_done(self, stage: str, done: int, count: int) -> None:
+        if self._update is not None:
+            self._update(description=stage, completed=done, total=count)
+        elif not self.silent and time.monotonic() - self._last > 10:
+            self._last = time.monotonic()
+            err.print(f"hyperdlw: {stage}: {done} of {count}", markup=False)
 
 
-@contextmanager
-def stages(silent: bool) -> Iterator[Callable[[str, int, int], None] | None]:
-    """The stages of a run in tiles: a bar each on a terminal, a line every ten seconds in a log."""
-    if silent:
-        yield None
-        return
-    if not err.is_terminal:
-        last = time.monotonic()
-
-        def line(stage: str, done: int, count: int) -> None:
-            nonlocal last
-            if time.monotonic() - last > 10:
-                last = time.monotonic()
-                err.print(f"hyperdlw: {stage}: {done} of {count}", markup=False)
-
-        yield line
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=err, transient=True) as bar:
-        task = bar.add_task("copy")
-
-        def watch(stage: str, done: int, count: int) -> None:
-            bar.update(task, description=stage, completed=done, total=count)
-
-        yield watch
-
-
-def finish(report: Report, strict: bool, quiet: bool) -> None:
+def report_shortfall(report: Report, strict: bool, quiet: bool) -> None:
     """Say that the solver fell short; that is an error if asked for."""
     if report.converged:
         return
@@ -93,11 +96,14 @@ def finish(report: Report, strict: bool, quiet: bool) -> None:
         complain(f"warning: {text}")
 
 
-def facts(report: Report, cube: Described, target: str, save_weights: str | None) -> dict[str, Any]:
+def list_facts(
+    report: Report, cube: Described, target: str, save_weights: str | None
+) -> dict[str, object]:
+    """What was done to a cube, by name."""
     return {
         "model": report.title,
         "weights": report.weights,
-        "bands": bands(report.bands_used, report.bands_skipped, cube),
+        "bands": describe_bands(report.bands_used, report.bands_skipped, cube),
         "invalid voxels": report.invalid_voxels,
         "clipped voxels": report.clipped_voxels,
         "range": report.range,
@@ -108,7 +114,7 @@ def facts(report: Report, cube: Described, target: str, save_weights: str | None
     }
 
 
-def advice(found: Advice) -> list[tuple[str, str]]:
+def list_advice(found: Advice) -> list[tuple[str, str]]:
     """The recommendation and what was seen, a row each."""
     rows = [
         (f"model {found.model}", found.reasons["model"]),
@@ -150,7 +156,7 @@ def _few(numbers: Sequence[int], most: int = 6) -> str:
     return text + (f" and {len(numbers) - most} more" if len(numbers) > most else "")
 
 
-def bands(used: int, skipped: Mapping[int, str], cube: Described, most: int = 8) -> str:
+def describe_bands(used: int, skipped: Mapping[int, str], cube: Described, most: int = 8) -> str:
     """How many bands were used, and which were not (numbered from 0) and why."""
     text = f"{used} of {cube.bands} used"
     if not skipped:
@@ -163,21 +169,21 @@ def bands(used: int, skipped: Mapping[int, str], cube: Described, most: int = 8)
     return f"{text} (skipped, from 0: {', '.join(named + more)})"
 
 
-def notes(cube: Described, silent: bool) -> None:
+def print_notes(cube: Described, silent: bool) -> None:
     for note in () if silent else cube.metadata.get("notes", ()):
         err.print(f"hyperdlw: note: {note}", markup=False)
 
 
-def summary(facts: Mapping[str, Any], line: bool = True) -> None:
+def print_summary(facts: Mapping[str, object], line: bool = True) -> None:
     """What is known, one fact a row; off a terminal a single line unless ``line`` is False."""
     shown = {k: v for k, v in facts.items() if v is not None and v != ""}
     if line and not out.is_terminal:
         out.print("; ".join(f"{k} {v}" for k, v in shown.items()), markup=False)
         return
-    table(None, [(k, str(v)) for k, v in shown.items()])
+    print_table(None, [(k, str(v)) for k, v in shown.items()])
 
 
-def table(head: tuple[str, str] | None, rows: Sequence[tuple[str, str]]) -> None:
+def print_table(head: tuple[str, str] | None, rows: Sequence[tuple[str, str]]) -> None:
     """Two columns; a log has no width, so nothing is folded or cut there."""
     if not out.is_terminal:
         lines = [*([head] if head else []), *rows]
@@ -194,7 +200,7 @@ def table(head: tuple[str, str] | None, rows: Sequence[tuple[str, str]]) -> None
     out.print(table, soft_wrap=False)
 
 
-def print_json(value: Mapping[str, Any]) -> None:
+def print_json(value: Mapping[str, object]) -> None:
     from ...io import to_json
 
     print(json.dumps(to_json(value), indent=2, allow_nan=False))

@@ -84,7 +84,7 @@ def noise(
         raise BadOption(f"the truth is written as .npz, not as {truth}")
     check_places([target, clean, truth], overwrite, source)
     cube = reading.open_cube(source)
-    console.notes(cube, quiet)
+    console.print_notes(cube, quiet)
     unit = minmax_range(cube.data, cube.valid).to_unit(np.where(cube.valid, cube.data, 0))
     unit = np.where(cube.valid, unit, np.float32(0))
     dirty = chosen.apply(unit, np.random.default_rng(seed))
@@ -104,7 +104,7 @@ def noise(
             known = {"noise": np.str_(chosen.name), "seed": np.int64(seed)}
             np.savez_compressed(file, allow_pickle=False, **known, **parts)
     if not quiet:
-        console.summary(
+        console.print_summary(
             {
                 "noise": f"{chosen.title}, {chosen.about}, seed {seed}",
                 "scaling": "each band min-max to [0, 1] before the noise",
@@ -141,7 +141,7 @@ def score(
         console.print_json({"clean": clean, "restored": restored, "scaled": scale, **found})
         return
     units = {"psnr": "dB", "sam": "degrees"}
-    console.table(
+    console.print_table(
         ("score", "mean"),
         [(name, f"{value:.4f} {units.get(name, '')}".rstrip()) for name, value in found.items()],
     )
@@ -219,7 +219,7 @@ def audit(
         )
         for f in found.bands
     ]
-    console.table(("band", "whitened residual"), rows)
+    console.print_table(("band", "whitened residual"), rows)
     count = len(found.structured)
     console.out.print(
         f"{count} of {len(found.bands)} bands have a structured residual"

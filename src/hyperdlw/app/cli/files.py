@@ -36,7 +36,7 @@ def info(
         console.print_json(facts)
         return
     shape, wavelengths = facts["shape"], facts["wavelengths"]
-    console.summary(
+    console.print_summary(
         {
             "file": facts["path"],
             "format": facts["format"],
@@ -96,7 +96,7 @@ def convert(
     for item in done.lost:
         console.out.print(f"not kept: {item}", markup=False)
     size = " x ".join(map(str, done.shape))
-    console.summary({"bands x rows x columns": size, "type": done.dtype, "output": target})
+    console.print_summary({"bands x rows x columns": size, "type": done.dtype, "output": target})
 
 
 def view(
@@ -134,7 +134,7 @@ def view(
     cube = reading.open_cube(source)
     if target is not None:
         io.check_save(target, cube)
-    console.notes(cube, False)
+    console.print_notes(cube, False)
     session = Session(cube, Path(source).name, None if target is None else Path(target), overwrite)
     del cube
 
@@ -172,7 +172,7 @@ def models(as_json: JsonOption = False) -> None:
         return
     every = entries | others
     head = ("model", "what it says about a clean image")
-    console.table(head, [(name, e.summary) for name, e in every.items()])
+    console.print_table(head, [(name, e.summary) for name, e in every.items()])
     groups = {
         "rank to choose (--rank)": [n for n, e in entries.items() if e.takes_rank],
         "denoiser (--denoiser)": [n for n, e in every.items() if e.takes_denoiser],
@@ -204,7 +204,7 @@ def nets(as_json: JsonOption = False) -> None:
         bands = f", {stored.net.channels} bands only" if stored.net.channels else ""
         note = " (default)" if name == DEFAULT else ""
         rows.append((name, f"trained through {through}, {count} parameters{bands}{note}"))
-    console.table(("weights", "where they come from"), [*rows, *formulas.items()])
+    console.print_table(("weights", "where they come from"), [*rows, *formulas.items()])
     if not shipped:
         console.out.print("no network is shipped with this build; see 'hyperdlw import-weights'")
 
@@ -228,4 +228,4 @@ def import_weights(
     net, card = store.import_network(checkpoint, name)
     store.save_network(target, net, card, overwrite=overwrite)
     if not quiet:
-        console.summary({"network": card["name"], "from": checkpoint, "output": target})
+        console.print_summary({"network": card["name"], "from": checkpoint, "output": target})

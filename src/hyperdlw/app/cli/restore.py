@@ -35,7 +35,6 @@ from .options import (
     parse_rank,
     parse_strength,
 )
-from .solving import ConsoleProgress
 
 
 def denoise(
@@ -101,7 +100,7 @@ def denoise(
     from ...pipeline import Outputs, denoise_file
 
     silent = quiet or as_json
-    with ConsoleProgress(silent) as progress:
+    with console.ConsoleProgress(silent) as progress:
         report = denoise_file(
             source,
             target,
@@ -128,8 +127,8 @@ def denoise(
     if as_json:
         console.print_json({**report.as_dict(), "input": source, "output": written})
     elif not quiet and written is not None and progress.reader is not None:
-        console.summary(console.facts(report, progress.reader, written, save_weights))
-    console.finish(report, strict, quiet)
+        console.print_summary(console.list_facts(report, progress.reader, written, save_weights))
+    console.report_shortfall(report, strict, quiet)
 
 
 def weights(
@@ -165,10 +164,11 @@ def weights(
     chosen = options.source
     cube = reading.open_cube(source)
     io.check_save(target, as_float32(cube, cube.data, "weights"))
-    console.notes(cube, quiet or as_json)
+    console.print_notes(cube, quiet or as_json)
     report = None
     if chosen.rounds > 1:
-        with console.progress(None, quiet or as_json) as watch:
+        with console.ConsoleProgress(quiet or as_json) as progress:
+            progress.show_bar("weights", None)
             result = denoise(
                 cube,
                 model=model,
@@ -177,11 +177,11 @@ def weights(
                 rank=parse_rank(rank),
                 schedule=schedule.value,
                 range=limits,
-                watch=watch,
+                watch=progress.step_made,
             )
         w, report = result.weights, result.report
         if strict and not report.converged:
-            console.finish(report, strict, quiet)
+            console.report_shortfall(report, strict, quiet)
     else:
         w = predict_weights(cube, chosen, range=limits)
     io.save_cube(as_float32(cube, w, "weights"), target, overwrite=overwrite)
@@ -189,7 +189,7 @@ def weights(
     low = float((w[w > 0] < 0.1).mean())
     facts = {
         "weights": chosen.name,
-        "bands": console.bands(int(used.sum()), skipped, cube),
+        "bands": console.describe_bands(int(used.sum()), skipped, cube),
         "down-weighted": f"{100 * low:.1f} % of the voxels below 0.1",
         "output": target,
     }
@@ -206,9 +206,9 @@ def weights(
             }
         )
     elif not quiet:
-        console.summary(facts)
+        console.print_summary(facts)
     if report is not None:
-        console.finish(report, strict, quiet)
+        console.report_shortfall(report, strict, quiet)
 
 
 def advise(
@@ -229,6 +229,6 @@ def advise(
     if as_json:
         console.print_json({"input": source, **found.as_dict(), "bad_bands": found.bad_bands})
         return
-    console.table(("advice", "why"), console.advice(found))
+    console.print_table(("advice", "why"), console.list_advice(found))
     flags = f"-m {found.model} -w {found.network} --strength {found.strength:.3g}"
     console.out.print(f"hyperdlw denoise {source} OUT {flags}", markup=False)
