@@ -2,27 +2,13 @@
 
 A noise is a function ``(clean, rng, ...) -> Noisy`` with one line in :data:`NOISES`, or one entry
 point ``hyperdlw.noise`` in another package; training, benchmark and command line then know its name.
-It is written as a chain of blocks (``gaussian``, ``stripes``, ... in ``noise_blocks``), each of which
-notes in the :class:`Truth` what it did::
+It is a chain of blocks, each of which notes in the :class:`Truth` what it did::
 
     def my_noise(x, rng):
         "Gaussian noise and stripes in every band."
         return stripes(gaussian(x, rng), rng, affected=len(x))
 
-What the paper leaves open, and what was chosen (``benchmarks/noise_levels.py`` prints the check):
-
-* *Impulses.* The MATLAB habit (``imnoise``) cuts the affected band to [0, 1] before it sets the
-  impulses. ``clip=True`` does that and is the default of :func:`impulses` and :func:`case`. On
-  three CAVE scenes (thinned to about 80 pixels square, 200 draws each) it gives 14.55 dB in case 1
-  and 12.80 dB in case 5, without it 14.47 and 12.69; the paper has 14.71 and 12.91. Cutting is
-  nearer in both, but one draw scatters by 0.7 dB: the figures favour it and do not prove it.
-  ``Truth.clipped`` marks the voxels that were cut, whose noise is no longer Gaussian.
-* *Case 4.* The range 10..70 and a bump per band do not fix the level of the noise; the radius does.
-  A radius of 0.3 to 1.5 of the image height gives 13.16 dB (paper: 13.13). For images that are not
-  square the longer side is used, so that a strip one pixel high still gets a smooth map.
-* *What remains.* Cases 2 and 3 are 0.7 and 0.5 dB weaker than in the paper's CAVE table (16.9 and
-  16.6 against 16.2), one standard deviation of a single draw of the band levels.
-* *Small images.* At least one column of an affected band is hit, whatever the width.
+What the paper leaves open, and what was chosen, stands in docs/decisions.md.
 """
 
 from __future__ import annotations
@@ -33,11 +19,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import BadInput, BadOption
 from ..io import Entry, Registry
-from .noise_blocks import F32, Pair, draw_band_sigma, draw_bump_sigma
+from .noise_blocks import F32, Clean, Pair, Rng, draw_band_sigma, draw_bump_sigma
 from .noise_blocks import Noisy as Noisy
 from .noise_blocks import Truth as Truth
 from .noise_blocks import add_gaussian as add_gaussian
@@ -48,16 +33,10 @@ from .noise_blocks import spatial_gaussian as spatial_gaussian
 from .noise_blocks import start_chain as start_chain
 from .noise_blocks import stripes as stripes
 
-Clean = NDArray[np.generic]
-Rng = np.random.Generator
-Make = Callable[..., Noisy]
-"""(clean, rng, options) -> Noisy."""
-
 PEAK: Pair = (10.0, 200.0)
 """Limits of the photons of a white voxel, one number per band."""
 READ_OUT = 0.02
 """Standard deviation of the read-out noise beside the photons', for data in [0, 1]."""
-
 
 # The cases of the paper.
 
@@ -85,8 +64,7 @@ def make_case4(x: Clean, rng: Rng) -> Noisy:
 def make_case5(x: Clean, rng: Rng, *, affected: int | None = None, clip: bool = True) -> Noisy:
     """Mixture of all.
 
-    Either kind of Gaussian (band by band, probability 1/2), then stripes, impulses and dead columns
-    on independently drawn bands.
+    Either kind of Gaussian (band by band, probability 1/2), then the others on bands drawn anew.
     """
     noisy = start_chain(x)
     even = draw_band_sigma(len(noisy.y), rng)
@@ -153,11 +131,8 @@ def make_stripes8(x: Clean, rng: Rng) -> Noisy:
 class Noise(Entry):
     """A noise that has a name.
 
-    Attributes:
-        build: (clean, rng, options) -> Noisy.
-        takes: names of the options, such as "affected" (number of bands with impulses, stripes or
-            dead columns).
-        about: what it is, in a few words: the first line of the function's docstring.
+    ``build`` is (clean, rng, options) -> Noisy, ``takes`` the names of its options, such as "affected";
+    ``about`` is what it is, in a few words: the first line of the function's docstring.
     """
 
     about: str = ""
@@ -203,8 +178,7 @@ class Noise(Entry):
         return noisy
 
 
-def _make_entry(name: str, given: Make) -> Noise:
-    """The entry of a function."""
+def _make_entry(name: str, given: Callable[..., Noisy]) -> Noise:
     options = list(inspect.signature(given).parameters)[2:]
     about = ((given.__doc__ or "").strip().splitlines() or [""])[0].rstrip(".")
     kind = "case of the paper" if name in CASES else "other noise"
@@ -218,11 +192,9 @@ NOISES: Registry[Noise] = Registry(
     "noise",
     "hyperdlw.noise",
     {
-        "case1": make_case1,
-        "case2": make_case2,
-        "case3": make_case3,
-        "case4": make_case4,
-        "case5": make_case5,
+        **dict(
+            zip(CASES, (make_case1, make_case2, make_case3, make_case4, make_case5), strict=True)
+        ),
         "case5-most": make_heavy_mixture,
         "case5-all": make_full_mixture,
         "photons": add_photons,
@@ -245,23 +217,12 @@ def find_noise(name: str | int) -> Noise:
 
 
 def case(
-    number: int | str,
-    x: Clean,
-    rng: Rng,
-    *,
-    affected: int | None = None,
-    clip: bool | None = None,
+    number: int | str, x: Clean, rng: Rng, *, affected: int | None = None, clip: bool | None = None
 ) -> Noisy:
-    """Make one of the five noise cases of the paper, or any other noise that has a name.
-
-    1 Gaussian and impulses, 2 Gaussian and stripes, 3 Gaussian and dead columns, 4 spatially
-    varying Gaussian, 5 either kind of Gaussian (band by band, probability 1/2), then stripes,
-    impulses and dead columns on independently drawn bands.
+    """Make a case of the paper, by its number, or any other noise that has a name.
 
     Args:
-        number: 1 to 5, or a name of :data:`NOISES`.
         x: clean cube (band, row, col), every band scaled to [0, 1].
-        rng: source of randomness; the same state gives the same bytes.
         affected: number of bands with impulses, stripes or dead columns; None: 10 of 31.
         clip: cut bands to [0, 1] before impulses are set in them; None: yes.
 

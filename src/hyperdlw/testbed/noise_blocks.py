@@ -1,12 +1,9 @@
 """What a noise is made of: blocks that add one kind of damage and note it in the truth.
 
-Every block takes a clean cube or the result of another block and returns a :class:`Noisy`, so blocks
-form chains: ``stripes(gaussian(x, rng), rng)``. Additive blocks (``gaussian``, ``spatial_gaussian``,
-``stripes``) come before those that overwrite voxels (``impulses``, ``dead_columns``): that is the
-order of the paper, and the order in which the truth is exact.
-
-All blocks take ``x``, a clean cube in [0, 1] or the result of another block, and ``rng``, the source
-of randomness. ``affected`` is the number of bands that are hit; None: 10 of 31, in proportion.
+A block takes ``x``, a clean cube in [0, 1] or the result of another block, and ``rng``, the source of
+randomness. ``affected`` is the number of bands that are hit; None: 10 of 31, in proportion. Blocks
+that add (``gaussian``, ``spatial_gaussian``, ``stripes``) come before those that overwrite voxels
+(``impulses``, ``dead_columns``): that is the order of the paper, and in it the truth is exact.
 """
 
 from __future__ import annotations
@@ -20,7 +17,9 @@ from ..errors import BadInput, BadOption
 
 F32 = NDArray[np.float32]
 Mask = NDArray[np.bool_]
+Clean = NDArray[np.generic]
 Pair = tuple[float, float]
+Rng = np.random.Generator
 
 SIGMA: Pair = (10 / 255, 70 / 255)
 """Limits of the standard deviation, for data in [0, 1]."""
@@ -31,7 +30,7 @@ COLUMNS: Pair = (0.05, 0.2)
 OFFSET = 0.25
 """Largest absolute offset of a stripe."""
 RADIUS: Pair = (0.3, 1.5)
-"""Limits of the radius (standard deviation) of a bump of noise, in image heights."""
+"""Limits of the radius (standard deviation) of a bump of noise, in longer image sides."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +68,7 @@ class Noisy:
     truth: Truth
 
     @classmethod
-    def clean(cls, x: NDArray[np.generic]) -> Noisy:
+    def clean(cls, x: Clean) -> Noisy:
         """The cube without any noise: the start of a chain of blocks."""
         x = np.asarray(x)
         if x.ndim != 3 or 0 in x.shape:
@@ -77,17 +76,12 @@ class Noisy:
         if x.dtype.kind not in "buif":
             raise BadInput(f"noise needs real numbers; this array is of type {x.dtype}")
         none = np.zeros(x.shape, bool)
-        truth = Truth(
-            sigma=np.zeros((x.shape[0], 1, 1), np.float32),
-            impulse=none,
-            dead=none,
-            stripe=np.zeros(x.shape, np.float32),
-            clipped=none,
-        )
+        sigma, stripe = np.zeros((len(x), 1, 1), np.float32), np.zeros(x.shape, np.float32)
+        truth = Truth(sigma, impulse=none, dead=none, stripe=stripe, clipped=none)
         return cls(x.astype(np.float32, order="C"), truth)
 
 
-Start = NDArray[np.generic] | Noisy
+Start = Clean | Noisy
 """A clean cube in [0, 1], or the result of another block."""
 
 
@@ -104,7 +98,7 @@ def affected_bands(bands: int, affected: int | None = None) -> int:
     return affected
 
 
-def gaussian(x: Start, rng: np.random.Generator, *, sigma: Pair = SIGMA) -> Noisy:
+def gaussian(x: Start, rng: Rng, *, sigma: Pair = SIGMA) -> Noisy:
     """Add Gaussian noise whose standard deviation is drawn anew for every band.
 
     y_b = x_b + sigma_b n,  sigma_b uniform in ``sigma`` (data in [0, 1]),  n standard normal.
@@ -117,21 +111,12 @@ def gaussian(x: Start, rng: np.random.Generator, *, sigma: Pair = SIGMA) -> Nois
     return add_gaussian(noisy, draw_band_sigma(len(noisy.y), rng, sigma), rng)
 
 
-def spatial_gaussian(
-    x: Start,
-    rng: np.random.Generator,
-    *,
-    sigma: Pair = SIGMA,
-    radius: Pair = RADIUS,
-) -> Noisy:
+def spatial_gaussian(x: Start, rng: Rng, *, sigma: Pair = SIGMA, radius: Pair = RADIUS) -> Noisy:
     """Add Gaussian noise that is strongest around one random point of every band.
 
     y = x + s n, where s is an affine image of the bumps exp(-|p - c_b|^2 / (2 r_b^2)) that sends
-    their minimum and maximum over the whole cube to the two limits ``sigma``.
-
-    Args:
-        sigma: limits of the standard deviation (data in [0, 1]).
-        radius: limits of r_b, in units of the longer image side.
+    their minimum and maximum over the whole cube to the two limits ``sigma``; ``radius`` has the
+    limits of r_b, in units of the longer image side.
     """
     noisy = start_chain(x)
     return add_gaussian(noisy, draw_bump_sigma(noisy.y.shape, rng, sigma, radius), rng)
@@ -139,18 +124,13 @@ def spatial_gaussian(
 
 def stripes(
     x: Start,
-    rng: np.random.Generator,
+    rng: Rng,
     *,
     affected: int | None = None,
     columns: Pair = COLUMNS,
     offset: float = OFFSET,
 ) -> Noisy:
-    """Shift some columns of some bands, each by one offset uniform in [-offset, offset].
-
-    Args:
-        columns: limits of the share of columns, 0..1.
-        offset: largest shift, in data units.
-    """
+    """Shift a share within ``columns`` of some bands' columns, by offsets uniform in [-offset, offset]."""
     noisy = start_chain(x)
     if not offset >= 0:
         raise BadOption(f"offset must not be negative, not {offset}")
@@ -167,7 +147,7 @@ def stripes(
 
 def impulses(
     x: Start,
-    rng: np.random.Generator,
+    rng: Rng,
     *,
     affected: int | None = None,
     ratio: Pair = RATIO,
@@ -176,10 +156,7 @@ def impulses(
     """Replace a share of the voxels of some bands by 0 or 1 with equal probability.
 
     A voxel is replaced with probability p_b, uniform in ``ratio``; its neighbours do not matter.
-
-    Args:
-        ratio: limits of p_b, 0..1.
-        clip: cut the affected bands to [0, 1] first, as MATLAB's ``imnoise`` does.
+    ``clip`` cuts the affected bands to [0, 1] first, as MATLAB's ``imnoise`` does.
     """
     noisy = start_chain(x)
     _check_pair("ratio", ratio, 1.0)
@@ -201,26 +178,16 @@ def impulses(
 
 
 def dead_columns(
-    x: Start,
-    rng: np.random.Generator,
-    *,
-    affected: int | None = None,
-    columns: Pair = COLUMNS,
+    x: Start, rng: Rng, *, affected: int | None = None, columns: Pair = COLUMNS
 ) -> Noisy:
-    """Set some columns of some bands to 0.
-
-    Args:
-        columns: limits of the share of columns, 0..1.
-    """
+    """Set a share within ``columns`` of the columns of some bands to 0."""
     noisy = start_chain(x)
     bands = _draw_bands(noisy, rng, affected)
     dead = noisy.truth.dead.copy()
     dead[bands] |= _draw_columns(len(bands), noisy.y.shape[2], rng, columns)
-    y = np.where(dead, np.float32(0), noisy.y)
-    truth = noisy.truth
-    return Noisy(
-        y, replace(truth, dead=dead, impulse=truth.impulse & ~dead, clipped=truth.clipped & ~dead)
-    )
+    impulse, clipped = noisy.truth.impulse & ~dead, noisy.truth.clipped & ~dead
+    truth = replace(noisy.truth, dead=dead, impulse=impulse, clipped=clipped)
+    return Noisy(np.where(dead, np.float32(0), noisy.y), truth)
 
 
 def start_chain(x: Start) -> Noisy:
@@ -234,17 +201,14 @@ def _check_pair(name: str, pair: Pair, top: float = np.inf) -> None:
         raise BadOption(f"{name} must be (low, high) with 0 <= low <= high{limit}, not {pair}")
 
 
-def draw_band_sigma(bands: int, rng: np.random.Generator, sigma: Pair = SIGMA) -> F32:
+def draw_band_sigma(bands: int, rng: Rng, sigma: Pair = SIGMA) -> F32:
     """One standard deviation per band, uniform in ``sigma``, (band, 1, 1)."""
     _check_pair("sigma", sigma)
     return rng.uniform(*sigma, (bands, 1, 1)).astype(np.float32)
 
 
 def draw_bump_sigma(
-    shape: tuple[int, ...],
-    rng: np.random.Generator,
-    sigma: Pair = SIGMA,
-    radius: Pair = RADIUS,
+    shape: tuple[int, ...], rng: Rng, sigma: Pair = SIGMA, radius: Pair = RADIUS
 ) -> F32:
     """A standard deviation per voxel with one bump in every band; see :func:`spatial_gaussian`."""
     _check_pair("sigma", sigma)
@@ -265,7 +229,7 @@ def draw_bump_sigma(
     return level
 
 
-def add_gaussian(noisy: Noisy, sigma: F32, rng: np.random.Generator) -> Noisy:
+def add_gaussian(noisy: Noisy, sigma: F32, rng: Rng) -> Noisy:
     """Add sigma * n with n standard normal; ``sigma`` is (band, row, col) or (band, 1, 1)."""
     y = rng.standard_normal(noisy.y.shape, dtype=np.float32)
     y *= sigma
@@ -275,12 +239,12 @@ def add_gaussian(noisy: Noisy, sigma: F32, rng: np.random.Generator) -> Noisy:
     return Noisy(y, replace(noisy.truth, sigma=total))
 
 
-def _draw_bands(noisy: Noisy, rng: np.random.Generator, affected: int | None) -> NDArray[np.int64]:
+def _draw_bands(noisy: Noisy, rng: Rng, affected: int | None) -> NDArray[np.int64]:
     bands = len(noisy.y)
     return rng.permutation(bands)[: affected_bands(bands, affected)]
 
 
-def _draw_columns(count: int, cols: int, rng: np.random.Generator, columns: Pair) -> Mask:
+def _draw_columns(count: int, cols: int, rng: Rng, columns: Pair) -> Mask:
     """A (count, 1, cols) mask with a random number of columns in every line."""
     _check_pair("columns", columns, 1.0)
     # The tolerance keeps 0.05 * 20 at one column whatever the rounding of the product.

@@ -38,10 +38,6 @@ def synthetic(
     which adds a constant per band, so the spectral rank is at most ``endmembers`` + 1.
 
     Args:
-        bands: number of bands.
-        rows: image height in pixels.
-        cols: image width in pixels.
-        rng: source of randomness; the same state gives the same scene.
         endmembers: number of materials.
         wavelengths: band centres in nm; evenly spaced from 400 to 700 when None.
 
@@ -62,8 +58,7 @@ def synthetic(
     abundance = _abundances(endmembers, rows, cols, rng)
     light = _light(rows, cols, rng)
     data = np.einsum("krc,kb,rc->brc", abundance, spectra, light, optimize=True)
-    data = data.astype(np.float32)
-    unit = minmax_range(data, np.ones(data.shape, bool)).to_unit(data)
+    unit = crop_centre(data.astype(np.float32))
     return Cube.from_array(unit, wavelengths=nm, metadata={"description": "synthetic scene"})
 
 
