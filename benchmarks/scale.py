@@ -50,11 +50,10 @@ def best(work: Callable[[], object], repeats: int) -> float:
 
 
 def cost(sides: list[int], bands: int, model: str, weights: str) -> None:
-    from hyperdlw import io
-    from hyperdlw.pipeline.run import denoise
+    from hyperdlw import denoise, io
 
     print(f"{model}, weights {weights}, {bands} bands\n")
-    print("| side | whole, s | ns per voxel | tiles | in tiles, s | ns per voxel |")
+    print("| side | whole, s | ns per voxel | strips | in strips, s | ns per voxel |")
     print("|---|---|---|---|---|---|")
     for side in sides:
         with tempfile.TemporaryDirectory() as folder:
@@ -70,7 +69,7 @@ def cost(sides: list[int], bands: int, model: str, weights: str) -> None:
         )
         voxels = bands * side**2
         print(
-            f"| {side} | {whole:.1f} | {1e9 * whole / voxels:.0f} | {len(plan.strips)} | "
+            f"| {side} | {whole:.1f} | {1e9 * whole / voxels:.0f} | {-(-side // tile)} | "
             f"{tiled:.1f} | {1e9 * tiled / voxels:.0f} |",
             flush=True,
         )
