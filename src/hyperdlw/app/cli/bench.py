@@ -95,8 +95,3 @@ def parse_noises(text: str) -> tuple[str, ...]:
     from ...testbed import find_noise
 
     return tuple(find_noise(word).name for word in _words(text))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command()(bench)

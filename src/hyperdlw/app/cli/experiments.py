@@ -147,7 +147,9 @@ def score(
     )
 
 
-def _comparable(clean: str, a: Cube, restored: str, b: Cube, scale: bool) -> tuple[F32, F32]:
+def _comparable(
+    clean: str, a: Cube, restored: str, b: Cube, scale: bool
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Values of two cubes in the unit interval of the first."""
     import numpy as np
 

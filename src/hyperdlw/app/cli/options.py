@@ -9,13 +9,16 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from ...errors import BadOption
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ...cube import Cube
     from ...io import CubeReader
     from ...pipeline import Range, Strength
@@ -158,7 +161,12 @@ def check_places(paths: Sequence[str | None], overwrite: bool, source: str = "")
     check(paths, overwrite, source)
 
 
-def as_float32(cube: Cube, data: Any, key: str | None, valid: Any = None) -> Cube:
+def as_float32(
+    cube: Cube,
+    data: NDArray[np.generic],
+    key: str | None,
+    valid: NDArray[np.bool_] | None = None,
+) -> Cube:
     """Another quantity on the pixels of a cube, stored as it is, in float32."""
     import numpy as np
 
