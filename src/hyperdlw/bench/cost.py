@@ -56,9 +56,13 @@ def list_extras() -> tuple[Extra, ...]:
     known = count_networks(BANDS)
     return (
         Extra("SERT, one pass, untrained", time_sert, known["SERT"]),
-        Extra(f"S2DIP, {dip.usual(False)} iterations", partial(time_dip, ORIGINAL), known["S2DIP"]),
         Extra(
-            f"DLW-S2DIP, {dip.usual(True)} iterations",
+            f"S2DIP, {dip.usual_steps(False)} iterations",
+            partial(time_dip, ORIGINAL),
+            known["S2DIP"],
+        ),
+        Extra(
+            f"DLW-S2DIP, {dip.usual_steps(True)} iterations",
             partial(time_dip, MAIN),
             known["S2DIP"] + count_source_parameters(resolve(MAIN)),
         ),

@@ -74,7 +74,7 @@ def plan_curves(
         for found in map(find_noise, noise):
             for seed in range(seeds):
                 for method, source in hashes.items():
-                    steps = iterations or dip.usual(METHODS[method] != ORIGINAL)
+                    steps = iterations or dip.usual_steps(METHODS[method] != ORIGINAL)
                     where = (scene.name, scene.sha256, found.name)
                     yield Curve(*where, method, source, steps, seed), scene
 

@@ -17,7 +17,6 @@ from torch import Tensor
 from ..errors import BadOption
 from ..networks import MULTIPLE, SkipNet, files, reflect_to
 from ..solver import Model, Problem, Schedule, Solution, State, Watch, soft
-from ..testbed import psnr
 
 MU, TV, SSTV = 0.12, 1.0, 10.0
 """The penalty, and the weights of spatial and spatial-spectral variation."""
@@ -31,11 +30,10 @@ AVERAGE = 0.98
 
 @dataclass(frozen=True)
 class Fit:
-    """The image after the last iteration, and one entry per iteration of loss and PSNR (dB)."""
+    """The image after the last iteration, and the loss of every iteration."""
 
     x: Tensor
     loss: list[float]
-    psnr: list[float]
 
 
 def build(shape: Sequence[int], strength: float = 1.0) -> Model:
@@ -53,7 +51,7 @@ def count_parameters(bands: int) -> int:
     return files.count_parameters(SkipNet, bands=bands)
 
 
-def usual(weighted: bool) -> int:
+def usual_steps(weighted: bool) -> int:
     """The number of iterations, unless another one is asked for."""
     return WEIGHTED if weighted else STEPS
 
@@ -67,33 +65,22 @@ def _model(strength: float, sparse: bool) -> Model:
             if watch is not None:
                 watch(State(x, (), (), (), (), schedule.mu, k))
 
-        fit = restore(
-            p.measured,
-            None if sparse else p.w,
-            strength=strength,
-            mu=schedule.mu,
-            iterations=schedule.steps,
-            seconds=schedule.seconds,
-            seed=p.seed,
-            progress=progress,
-        )
+        w = None if sparse else p.w
+        fit = restore(p.measured, w, schedule, strength=strength, seed=p.seed, progress=progress)
         state = State(fit.x, (), (), (), (), schedule.mu, len(fit.loss))
         return Solution(fit.x, state, (), True)
 
-    return Model(terms=(), schedule=Schedule(steps=usual(not sparse), mu=MU), method=method)
+    return Model(terms=(), schedule=Schedule(steps=usual_steps(not sparse), mu=MU), method=method)
 
 
 @torch.enable_grad()
 def restore(
     y: Tensor,
     w: Tensor | None,
+    schedule: Schedule,
     *,
     strength: float = 1.0,
-    mu: float = MU,
-    iterations: int | None = None,
-    seconds: float | None = None,
     seed: int = 0,
-    clean: Tensor | None = None,
     progress: Callable[[int, Tensor], None] | None = None,
 ) -> Fit:
     """Fit the network to a cube (band, row, col) in [0, 1].
@@ -107,32 +94,31 @@ def restore(
 
     Args:
         w: weights with mean one; None: the sparse term.
-        iterations: steps of Adam, None: :func:`usual`; the authors' program takes 7000.
-        seconds: stop after the iteration that passes this time.
+        schedule: steps of Adam (the authors' program takes 7000), the penalty mu, and a limit of time.
         seed: of the network, its input and the jitter of the input.
-        clean: the true cube, for the PSNR of every iteration.
         progress: called with the number of the iteration, from 1, and its image.
     """
     begun = time.monotonic()
-    iterations = iterations or usual(w is not None)
+    mu, iterations = schedule.mu, schedule.steps
+    # Random numbers are drawn on the CPU, so that a seed means the same on every device.
     random = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        net = SkipNet(y.shape[-3])
+        net = SkipNet(y.shape[-3]).to(y.device)
     crop = (..., slice(y.shape[-2]), slice(y.shape[-1]))
     padded = reflect_to(y.detach(), MULTIPLE)
-    z = INPUT * torch.rand(padded[None].shape, generator=random)
+    z = INPUT * torch.rand(padded[None].shape, generator=random).to(y.device)
     root = None if w is None else w.detach().expand_as(y).sqrt()
     measured = (y != 0).to(y)  # the authors' program takes exact zeros for dead pixels
     optimiser = torch.optim.Adam(net.parameters(), lr=RATE)
     duals: list[Tensor] | None = None
-    image, losses, scores = y, list[float](), list[float]()
+    image, losses = y, list[float]()
     for k in range(iterations):
-        jitter = JITTER * torch.randn(z.shape, generator=random)
+        jitter = JITTER * torch.randn(z.shape, generator=random).to(y.device)
         x = net(z + jitter)[0][crop]
         fields = variation(x)
         duals = duals or [torch.zeros_like(d) for d in fields]
-        loss = torch.zeros(())
+        loss = y.new_zeros(())
         for i, (d, dual) in enumerate(zip(fields, duals, strict=True)):
             v = soft(d.detach() + dual / mu, THRESHOLD)
             weight = (TV if i < 2 else SSTV) * 0.5 * mu * strength
@@ -153,13 +139,11 @@ def restore(
             for group in optimiser.param_groups:
                 group["lr"] = RATE * 0.5 * (1.0 + math.cos(math.pi * (k + 1) / iterations))
         losses.append(float(loss.detach()))
-        if clean is not None:
-            scores.append(psnr(clean.numpy(), image.numpy()))
         if progress is not None:
             progress(k + 1, image)
-        if seconds is not None and time.monotonic() - begun > seconds:
+        if schedule.seconds is not None and time.monotonic() - begun > schedule.seconds:
             break
-    return Fit(image, losses, scores)
+    return Fit(image, losses)
 
 
 def variation(x: Tensor) -> list[Tensor]:

@@ -149,41 +149,24 @@ def model_with_method(run: Run) -> Callable[..., Model]:
 
 def _make_entry(name: str, given: object) -> ModelEntry:
     """An entry from a module, a build function, or a trained network."""
-    run = given if isinstance(given, TrainedNetwork) else getattr(given, "run", None)
-    if run is not None:
-        return _published_entry(name, run)
-    build = getattr(given, "build", None) or given
-    assert callable(build)
+    network = given if isinstance(given, TrainedNetwork) else None
+    run: Run | None = network or getattr(given, "run", None)
+    function = run or getattr(given, "build", None) or given
+    assert callable(function)
     original = getattr(given, "original", None)
-    keywords = inspect.signature(build).parameters
-    optional = {"rank", "denoiser"} & set(keywords)
+    keywords = inspect.signature(function).parameters
+    takes = {"rank", "denoiser"} & set(keywords)
     return ModelEntry(
         name,
-        build,
-        "model",
-        FREE | optional | ({"original"} if original is not None else set()),
+        function if run is None else model_with_method(run),
+        "model" if run is None else "published",
+        frozenset(takes | (FREE if run is None else set()) | ({"original"} if original else set())),
         original,
-        _first_line(build),
+        _first_line(function) if network is None else network.summary,
         getattr(given, "BANDS", None),
-        keywords["denoiser"].default if "denoiser" in optional else None,
-        count_fitted=getattr(given, "count_parameters", None),
-    )
-
-
-def _published_entry(name: str, run: Run) -> ModelEntry:
-    keywords = inspect.signature(run).parameters
-    optional = {"rank", "denoiser"} & set(keywords)
-    network = run.name if isinstance(run, TrainedNetwork) else None
-    return ModelEntry(
-        name,
-        model_with_method(run),
-        "published",
-        frozenset(optional),
-        None,
-        run.summary if isinstance(run, TrainedNetwork) else _first_line(run),
-        None,
-        keywords["denoiser"].default if "denoiser" in optional else None,
-        network,
+        keywords["denoiser"].default if "denoiser" in takes else None,
+        None if network is None else network.name,
+        getattr(given, "count_parameters", None),
     )
 
 

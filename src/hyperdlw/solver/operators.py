@@ -64,12 +64,6 @@ def gradient(*axes: int, wrap: bool = True) -> Operator:
     torch.Size([2, 31, 8, 8])
     """
 
-    def apply(x: Tensor) -> Tensor:
-        return _apply_gradient(x, axes, wrap)
-
-    def adjoint(u: Tensor) -> Tensor:
-        return _apply_divergence(u, axes, wrap)
-
     def symbol(shape: Sequence[int]) -> Tensor:
         if not wrap:
             raise ValueError("differences that end at the border have no Fourier symbol")
@@ -77,7 +71,13 @@ def gradient(*axes: int, wrap: bool = True) -> Operator:
 
     name = "gradient" + "".join({BAND: "b", ROW: "r", COL: "c"}[a] for a in axes)
     name += "" if wrap else " open"
-    return Operator(name, apply, adjoint, tuple(sorted(axes)), symbol)
+    return Operator(
+        name,
+        lambda x: _differences(x, axes, wrap, False),
+        lambda u: _differences(u, axes, wrap, True),
+        tuple(sorted(axes)),
+        symbol,
+    )
 
 
 # The two maps below are each other's derivative. Written as such they need one pass over memory per
@@ -114,30 +114,21 @@ def _divergence(u: Tensor, axes: Sequence[int], wrap: bool) -> Tensor:
     return out
 
 
-class _Gradient(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, axes: Sequence[int], wrap: bool) -> Tensor:
-        ctx.axes, ctx.wrap = axes, wrap
-        return _gradient(x, axes, wrap)
+class _Differences(torch.autograd.Function):
+    """D x, or D'x where ``transposed`` says so; each is the derivative of the other."""
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        return _divergence(grads[0], ctx.axes, ctx.wrap), None, None
-
-
-class _Divergence(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, u: Tensor, axes: Sequence[int], wrap: bool) -> Tensor:
-        ctx.axes, ctx.wrap = axes, wrap
-        return _divergence(u, axes, wrap)
+    def forward(ctx: Any, x: Tensor, axes: Sequence[int], wrap: bool, transposed: bool) -> Tensor:
+        ctx.how = axes, wrap, transposed
+        return (_divergence if transposed else _gradient)(x, axes, wrap)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        return _gradient(grads[0], ctx.axes, ctx.wrap), None, None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        axes, wrap, transposed = ctx.how
+        return (_gradient if transposed else _divergence)(grads[0], axes, wrap), None, None, None
 
 
-_apply_gradient: Callable[[Tensor, Sequence[int], bool], Tensor] = _Gradient.apply
-_apply_divergence: Callable[[Tensor, Sequence[int], bool], Tensor] = _Divergence.apply
+_differences: Callable[[Tensor, Sequence[int], bool, bool], Tensor] = _Differences.apply
 
 
 OPPONENT = (

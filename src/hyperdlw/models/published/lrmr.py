@@ -5,10 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...errors import BadOption
-
 MANY_BANDS = 64
 """From here on the published rank 7 is the default; a shorter spectrum gets 3."""
+SIDE, STEP = 20, 8
+"""Side of a patch and distance of neighbouring ones, in pixels; a smaller image is one patch."""
+THRESHOLD, STEPS = 0.15, 101
+"""Soft threshold of the sparse errors, in data units; number of alternations."""
 CHUNK = 1 << 17
 """Voxels of patches that are decomposed together."""
 
@@ -18,50 +20,38 @@ def run(
     *,
     rank: int | None = None,
     seed: int = 0,
-    side: int = 20,
-    step: int = 8,
-    threshold: float = 0.15,
-    steps: int = 101,
     exact: bool = False,
 ) -> Tensor:
     """LRMR: every patch is a matrix of low rank plus sparse errors, and overlapping patches are averaged.
 
-    min 1/2 ||Y - L - S||^2 + threshold ||S||_1 over rank(L) <= rank, for each patch of
-    side x side pixels, by alternation; the image is the mean of the L.
+    min 1/2 ||Y - L - S||^2 + 0.15 ||S||_1 over rank(L) <= rank, for each patch of
+    20 x 20 pixels, by alternation; the image is the mean of the L.
 
     Args:
         y: noisy image (band, row, col), bands in [0, 1].
         rank: largest rank of a patch; None: 7, or 3 for fewer than 64 bands.
         seed: of the random matrices that find the leading subspace of a patch.
-        side: of a patch in pixels; an image smaller than that is one patch.
-        step: distance of neighbouring patches in pixels.
-        threshold: soft threshold of the sparse errors, in data units.
-        steps: alternations.
         exact: take the leading eigenvectors instead of a random sketch. No random number is drawn
             then, but the result was worse where it was compared (0.6 dB on Indian Pines, case 1).
     """
     bands, rows, cols = y.shape
-    if min(side, step, steps) < 1 or threshold < 0:
-        raise BadOption(
-            "lrmr needs a positive side, step and number of steps, and a threshold >= 0"
-        )
     r = rank if rank is not None else (7 if bands >= MANY_BANDS else 3)
-    high, wide = min(side, rows), min(side, cols)
+    high, wide = min(SIDE, rows), min(SIDE, cols)
     windows = y.unfold(1, high, 1).unfold(2, wide, 1)
     corners = [
         (i, j)
-        for i in corner_positions(rows, high, step)
-        for j in corner_positions(cols, wide, step)
+        for i in corner_positions(rows, high, STEP)
+        for j in corner_positions(cols, wide, STEP)
     ]
     total, count = torch.zeros_like(y), y.new_zeros(rows, cols)
-    shape = (steps, bands, min(r, bands))
+    shape = (STEPS, bands, min(r, bands))
     size = max(1, CHUNK // (high * wide * bands))
     for start in range(0, len(corners), size):
         some = torch.tensor(corners[start : start + size])
         sketches = None if exact else _sketches(seed, start, len(some), shape, y.dtype)
         patches = windows[:, some[:, 0], some[:, 1]].permute(1, 2, 3, 0)
         matrices = patches.reshape(len(some), high * wide, bands)
-        low = decompose(matrices, r, threshold, steps, sketches)
+        low = decompose(matrices, r, sketches)
         for (i, j), patch in zip(
             some.tolist(), low.view_as(patches).permute(0, 3, 1, 2), strict=True
         ):
@@ -70,26 +60,24 @@ def run(
     return total / count
 
 
-def decompose(
-    x: Tensor, rank: int, threshold: float, steps: int = 101, sketches: Tensor | None = None
-) -> Tensor:
+def decompose(x: Tensor, rank: int, sketches: Tensor | None = None) -> Tensor:
     """The low-rank part of a stack of matrices (patch, pixel, band).
 
     Alternates L = A Q Q' with A = X - S, where Q spans (nearly) the ``rank`` leading right singular
-    vectors of A, and S = soft(X - L, threshold). One formula gives the next A: L + clip(X - L).
+    vectors of A, and S = soft(X - L, THRESHOLD). One formula gives the next A: L + clip(X - L).
 
     Args:
         sketches: normal matrices W, (step, patch, band, rank), or (step, band, rank) for all patches:
             the columns of Q then span A'A W. None: Q are the leading eigenvectors of A'A.
     """
     a, low = x, x
-    for k in range(steps):
+    for k in range(STEPS):
         if sketches is None:
             q = torch.linalg.eigh((a.mT @ a).double()).eigenvectors[..., -rank:].to(x.dtype)
         else:
             q = torch.linalg.qr(a.mT @ (a @ sketches[k])).Q
         low = (a @ q) @ q.mT
-        a = low + (x - low).clamp(-threshold, threshold)
+        a = low + (x - low).clamp(-THRESHOLD, THRESHOLD)
     return low
 
 

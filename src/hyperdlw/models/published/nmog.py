@@ -9,10 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...errors import BadOption
-
 ALPHA, BETA, MEAN, C, ETA, LAMBDA, A, B = 1e-3, 1e3, 1e-4, 1e-3, 1e-3, 1e-3, 1e-6, 1e-6
 """Parameters of the priors, as released."""
+COMPONENTS, STEPS, TOLERANCE = 3, 30, 1e-4
+"""Gaussians per band; largest number of steps; tolerance on the relative change of the residual."""
+FIRST_RANK, DROP = 30, 7
+"""Rank at the start (at most the number of bands), and columns less per step."""
 CHUNK_BYTES = 64 * 2**20
 """Memory for the second moments of the pixels that are treated together."""
 STORE_BYTES = 256 * 2**20
@@ -24,16 +26,11 @@ def run(
     *,
     rank: int | None = None,
     seed: int = 0,
-    components: int = 3,
-    first_rank: int = 30,
-    drop: int = 7,
-    steps: int = 30,
-    tolerance: float = 1e-4,
     labels: Tensor | None = None,
 ) -> Tensor:
     """NMoG: low rank by variational Bayes, the noise of every band a mixture of Gaussians.
 
-    y_ij = u_i'v_j + e_ij with e_ij from a mixture of ``components`` zero-mean Gaussians that belongs
+    y_ij = u_i'v_j + e_ij with e_ij from a mixture of three zero-mean Gaussians that belongs
     to band j. Columns of U and V have a common precision each; the least useful are dropped until
     ``rank`` are left. Computed in float64, pixels in chunks.
 
@@ -41,23 +38,18 @@ def run(
         y: noisy image (band, row, col), bands in [0, 1].
         rank: of the result; None: 5.
         seed: of the first assignment of voxels to components.
-        components: Gaussians per band.
-        first_rank: rank at the start (at most the number of bands), ``drop`` columns less per step.
-        steps: largest number of steps; ``tolerance`` on the relative change of the residual.
         labels: first component of every voxel (band, row, col), instead of a random one.
     """
     bands, rows, cols = y.shape
-    if min(components, first_rank, drop, steps) < 1:
-        raise BadOption("nmog needs positive components, first_rank, drop and steps")
     data = y.reshape(bands, -1).T.double().contiguous()
     target = min(5 if rank is None else rank, *data.shape)
-    u, v = _start(data, max(target, min(first_rank, *data.shape)))
+    u, v = _start(data, max(target, min(FIRST_RANK, *data.shape)))
     residual = data - u @ v.T
     if labels is None:
-        index = assign(residual, components, np.random.default_rng(seed))
+        index = assign(residual, COMPONENTS, np.random.default_rng(seed))
     else:
         index = labels.reshape(bands, -1).T.long()
-    shares = torch.nn.functional.one_hot(index, components).double()
+    shares = torch.nn.functional.one_hot(index, COMPONENTS).double()
     level = float(data.square().mean().sqrt())
     level = level if level > 0 else 1.0
     width = v.shape[1]
@@ -70,7 +62,7 @@ def run(
     g = torch.full((width,), level**-2, dtype=data.dtype)
     low = u @ v.T
     del residual
-    for _ in range(steps):
+    for _ in range(STEPS):
         trust = torch.einsum("njk,jk->nj", shares, noise.tau)
         moments_v = cov_v + v.unsqueeze(2) * v.unsqueeze(1)
         pixels = _Pixels(data, trust, moments_v, v, g)
@@ -88,7 +80,7 @@ def run(
         if width > target:
             square_v = (v.square() + new_cov_v.diagonal(dim1=1, dim2=2)).sum(0)
             g = (2 * A + sum(data.shape)) / (2 * B + square + square_v)
-            kept = g.argsort()[: max(width - drop, target)].sort().values
+            kept = g.argsort()[: max(width - DROP, target)].sort().values
             u, v, g = u[:, kept], v[:, kept], g[kept]
             new_cov_v = new_cov_v[:, kept][:, :, kept]
             cov_v = new_cov_v
@@ -102,7 +94,7 @@ def run(
         noise, rate = _noise(shares, data - low, expected, rate)
         shares = _shares(expected, noise)
         change = torch.linalg.norm(low - before)
-        if change < tolerance * torch.linalg.norm(data - before):
+        if change < TOLERANCE * torch.linalg.norm(data - before):
             break
     return low.T.reshape(bands, rows, cols).to(y.dtype)
 
