@@ -86,16 +86,8 @@ def fixed_point(
     if tolerance is None:
         tolerance = 1e-12 if tensors[0].dtype == torch.float64 else 1e-6
     still = [t.detach() for t in tensors]
-    out = _FixedPoint.apply(  # type: ignore[no-untyped-call]
-        step,
-        state,
-        problem,
-        tolerance,
-        steps,
-        problem.y,
-        problem.w,
-        *still,
-    )
+    apply: Callable[..., tuple[Tensor, ...]] = _FixedPoint.apply
+    out = apply(step, state, problem, tolerance, steps, problem.y, problem.w, *still)
     _, join = _split(state)
     result: S = join(list(out))
     return result

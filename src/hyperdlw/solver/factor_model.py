@@ -212,7 +212,7 @@ class FactorPenalty:
         shape, coupling = low.shape, self.coupling
         right = torch.add(low, times(now.turn.mT, old), alpha=self.inertia)
         d = gradient(ROW, COL)
-        symbol = coupling * d.symbol(shape[-3:])[..., : shape[-1] // 2 + 1]
+        symbol = coupling * d.symbol(shape[-3:])[..., : shape[-1] // 2 + 1].to(values)
         inverse = (1.0 / (values[..., None, None] + self.inertia + symbol)).to(low.dtype)
         maps, dual = right, None
         for k in range(self.passes):

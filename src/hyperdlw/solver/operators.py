@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -162,6 +163,16 @@ def opponent(k: Operator) -> Operator:
     )
 
 
+def _convert_once(table: Tensor) -> Callable[[Tensor], Tensor]:
+    """r -> the table with the type and on the device of r; converted once for each."""
+
+    @cache
+    def converted(dtype: torch.dtype, device: torch.device) -> Tensor:
+        return table.to(device=device, dtype=dtype)
+
+    return lambda r: converted(r.dtype, r.device)
+
+
 def invert(
     operators: Sequence[tuple[float, Operator]], shape: Sequence[int]
 ) -> Callable[[Tensor], Tensor]:
@@ -184,10 +195,10 @@ def invert(
         n = shape[axis]
         column = torch.fft.ifft(1.0 / eigenvalues.flatten()).real
         i = torch.arange(n)
-        matrix = column[(i[:, None] - i[None, :]) % n]
+        matrix = _convert_once(column[(i[:, None] - i[None, :]) % n])
 
         def solve_line(r: Tensor) -> Tensor:
-            m = matrix.to(r)
+            m = matrix(r)
             if axis == BAND:
                 return torch.matmul(m, r.flatten(-2)).view_as(r)
             return torch.matmul(r.movedim(axis, -1), m.T).movedim(-1, axis)
@@ -198,11 +209,11 @@ def invert(
     reciprocal = (1.0 / eigenvalues).expand(
         *[n if a - 3 in axes else 1 for a, n in enumerate(shape)]
     )
-    reciprocal = reciprocal.narrow(last, 0, half)
+    divisor = _convert_once(reciprocal.narrow(last, 0, half))
     sizes = [shape[a] for a in axes]
 
     def solve_fourier(r: Tensor) -> Tensor:
-        spectrum: Tensor = torch.fft.rfftn(r, dim=axes) * reciprocal.to(r)
+        spectrum: Tensor = torch.fft.rfftn(r, dim=axes) * divisor(r)
         image: Tensor = torch.fft.irfftn(spectrum, s=sizes, dim=axes)
         return image
 

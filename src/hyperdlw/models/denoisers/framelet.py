@@ -32,7 +32,7 @@ def denoise(images: Tensor, sigma: Tensor | float) -> Tensor:
         sigma: standard deviation of the noise: a number, one per image (n,), or a map (n, row, col).
     """
     rows, cols = images.shape[-2:]
-    level = torch.as_tensor(sigma, dtype=images.dtype)
+    level = torch.as_tensor(sigma, dtype=images.dtype, device=images.device)
     level = level.reshape(-1, 1, 1) if level.dim() == 1 else level
     level = level.expand_as(images)
     # Extended by reflection, because the shifts below are periodic.
@@ -88,7 +88,7 @@ def _extend(x: Tensor, margin: int) -> Tensor:
     """Reflection on every side, as often as a small image needs it."""
     for dim in (-2, -1):
         n = x.shape[dim]
-        index = torch.arange(-margin, n + margin) % (2 * n)
+        index = torch.arange(-margin, n + margin, device=x.device) % (2 * n)
         x = x.index_select(dim, torch.minimum(index, 2 * n - 1 - index))
     return x
 

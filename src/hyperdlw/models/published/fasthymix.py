@@ -111,7 +111,7 @@ def _fit(y: Tensor, mask: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
     """Least squares of every pixel on its unmasked bands: coordinates (rank, pixel), variances."""
     bands, rank = basis.shape
     outer = (basis.unsqueeze(2) * basis.unsqueeze(1)).view(bands, -1)
-    ridge = RIDGE * torch.eye(rank, dtype=y.dtype)
+    ridge = RIDGE * torch.eye(rank, dtype=y.dtype, device=y.device)
     found, spread = [], []
     for some in torch.split(torch.arange(y.shape[1]), CHUNK):
         m = mask[:, some].to(y.dtype)

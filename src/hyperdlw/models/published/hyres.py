@@ -76,7 +76,7 @@ def best_thresholds(c: Tensor) -> tuple[Tensor, Tensor]:
     top = math.sqrt(2 * math.log(max(2, c.shape[1])))
     size = c.abs()
     # Too many thresholds at once would copy the coefficients as often.
-    grid = torch.linspace(0.0, top, THRESHOLDS, dtype=c.dtype)
+    grid = torch.linspace(0.0, top, THRESHOLDS, dtype=c.dtype, device=c.device)
     risks = torch.stack(
         [2.0 * (size > t).sum(1) - (size.square() - t * t).clamp_min(0).sum(1) for t in grid]
     )
@@ -99,7 +99,9 @@ def _analyse(images: Tensor) -> tuple[Tensor, Any]:
     pywt = _pywt()
     multiple = 2**LEVELS
     extra = [(0, -n % multiple) for n in images.shape[1:]]
-    padded: NDArray[np.float64] = np.pad(images.numpy(), [(0, 0), *extra], mode="symmetric")
+    padded: NDArray[np.float64] = np.pad(
+        images.numpy(force=True), [(0, 0), *extra], mode="symmetric"
+    )
     with warnings.catch_warnings():
         # A small image has fewer levels than the filter is long; the transform stays orthogonal.
         warnings.simplefilter("ignore", UserWarning)
@@ -110,5 +112,5 @@ def _analyse(images: Tensor) -> tuple[Tensor, Any]:
 
 def _synthesise(coefficients: Tensor, slices: Any) -> Tensor:
     pywt = _pywt()
-    parts = pywt.array_to_coeffs(coefficients.numpy(), slices, output_format="wavedec2")
+    parts = pywt.array_to_coeffs(coefficients.numpy(force=True), slices, output_format="wavedec2")
     return torch.from_numpy(pywt.waverec2(parts, WAVELET, "periodization", axes=(1, 2)))

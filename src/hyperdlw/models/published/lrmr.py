@@ -48,7 +48,7 @@ def run(
     size = max(1, CHUNK // (high * wide * bands))
     for start in range(0, len(corners), size):
         some = torch.tensor(corners[start : start + size])
-        sketches = None if exact else _sketches(seed, start, len(some), shape, y.dtype)
+        sketches = None if exact else _sketches(seed, start, len(some), shape).to(y)
         patches = windows[:, some[:, 0], some[:, 1]].permute(1, 2, 3, 0)
         matrices = patches.reshape(len(some), high * wide, bands)
         low = decompose(matrices, r, sketches)
@@ -81,15 +81,13 @@ def decompose(x: Tensor, rank: int, sketches: Tensor | None = None) -> Tensor:
     return low
 
 
-def _sketches(
-    seed: int, first: int, count: int, shape: tuple[int, ...], dtype: torch.dtype
-) -> Tensor:
+def _sketches(seed: int, first: int, count: int, shape: tuple[int, ...]) -> Tensor:
     """Random matrices of some patches; each patch has its own stream, whatever is done together."""
     drawn = [
         torch.randn(shape, generator=torch.Generator().manual_seed(seed * 1_000_003 + i))
         for i in range(first, first + count)
     ]
-    return torch.stack(drawn, 1).to(dtype)
+    return torch.stack(drawn, 1)
 
 
 def corner_positions(length: int, side: int, step: int) -> list[int]:

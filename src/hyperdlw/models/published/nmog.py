@@ -56,10 +56,11 @@ def run(
     # The first two updates of the noise use the prior rate; from then on it is estimated.
     rate = ETA / LAMBDA
     noise, _ = _noise(shares, residual, residual.square(), rate)
-    cov_v = level * torch.eye(width, dtype=data.dtype).expand(bands, width, width)
+    eye = torch.eye(width, dtype=data.dtype, device=data.device)
+    cov_v = level * eye.expand(bands, width, width)
     # The precisions and the covariance of V that the factors are updated with. The released program
     # refreshes them only when it drops columns, and results depend on it.
-    g = torch.full((width,), level**-2, dtype=data.dtype)
+    g = data.new_full((width,), level**-2)
     low = u @ v.T
     del residual
     for _ in range(STEPS):
@@ -67,9 +68,9 @@ def run(
         moments_v = cov_v + v.unsqueeze(2) * v.unsqueeze(1)
         pixels = _Pixels(data, trust, moments_v, v, g)
         # Sums over pixels that the update of V and of the precisions need.
-        gram = torch.zeros(bands, width * width, dtype=data.dtype)
-        square = torch.zeros(width, dtype=data.dtype)
-        u = torch.empty(len(data), width, dtype=data.dtype)
+        gram = data.new_zeros(bands, width * width)
+        square = data.new_zeros(width)
+        u = data.new_empty(len(data), width)
         for part, mean, moments in pixels:
             u[part] = mean
             gram += trust[part].T @ moments.flatten(1)
@@ -189,7 +190,7 @@ def assign(residual: Tensor, components: int, rng: np.random.Generator) -> Tenso
     Drawn again until every component has a voxel; a band with too few different values is dealt out.
     """
     pixels, bands = residual.shape
-    labels = torch.empty(pixels, bands, dtype=torch.long)
+    labels = residual.new_empty(pixels, bands, dtype=torch.long)
     for j in range(bands):
         for _ in range(20):
             centres = residual[torch.from_numpy(rng.integers(0, pixels, components)), j]
