@@ -21,7 +21,6 @@ from .options import (
     RangeOption,
     WeightsOption,
     as_float32,
-    check_places,
     parse_range,
 )
 
@@ -82,7 +81,7 @@ def noise(
     chosen = find_noise(case)
     if truth is not None and Path(truth).suffix.lower() != ".npz":
         raise BadOption(f"the truth is written as .npz, not as {truth}")
-    check_places([target, clean, truth], overwrite, source)
+    io.check_places([target, clean, truth], overwrite, source)
     cube = reading.open_cube(source)
     console.print_notes(cube, quiet)
     unit = minmax_range(cube.data, cube.valid).to_unit(np.where(cube.valid, cube.data, 0))
@@ -199,10 +198,11 @@ def audit(
 
     Noise alone has mean 0, variance about 1 and no correlation of neighbours.
     """
+    from ... import io
     from ...pipeline import audit as look
     from ...pipeline import predict_weights
 
-    check_places([picture], overwrite)
+    io.check_places([picture], overwrite)
     limits = parse_range(range_)
     a = reading.open_cube(source)
     b = reading.open_cube(restored)

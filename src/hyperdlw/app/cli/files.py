@@ -19,7 +19,6 @@ from .options import (
     Out,
     OverwriteOption,
     QuietOption,
-    check_places,
 )
 
 
@@ -81,10 +80,10 @@ def convert(
 
     The same numbers bit by bit, and all the target can hold beside them; what it cannot is named.
     """
-    from ...io import convert_file as run_convert
+    from ... import io
 
-    check_places([target], overwrite, source)
-    done = run_convert(source, target, **asdict(reading), overwrite=overwrite)
+    io.check_places([target], overwrite, source)
+    done = io.convert_file(source, target, **asdict(reading), overwrite=overwrite)
     if as_json:
         facts = {"input": source, "output": target, "shape": done.shape, "dtype": done.dtype}
         console.print_json({**facts, "not_kept": done.lost, "notes": done.notes})
@@ -127,7 +126,7 @@ def view(
         ) from None
     from ..page.session import Session, check_memory
 
-    check_places([target], overwrite, source)
+    io.check_places([target], overwrite, source)
     shape = io.describe_file(source, **asdict(reading))["shape"]
     if shape is not None:
         check_memory(shape, source)
@@ -220,11 +219,12 @@ def import_weights(
 
     Turns one of the paper's authors, or of SERT, into a hyperdlw network; only tensors are read.
     """
+    from ... import io
     from ...networks import files as store
 
     if Path(target).suffix != ".safetensors":
         raise BadOption(f"a network is written as .safetensors, not as {target}")
-    check_places([target], overwrite)
+    io.check_places([target], overwrite)
     net, card = store.import_network(checkpoint, name)
     store.save_network(target, net, card, overwrite=overwrite)
     if not quiet:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from enum import StrEnum
@@ -137,10 +137,10 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
     groups = {n: k for n, k in kinds.items() if isinstance(k, type) and is_dataclass(k)}
     options: dict[str, inspect.Parameter] = {}
     for name, parameter in own.items():
-        whole = {name: parameter}
-        options |= (
-            inspect.signature(groups[name], eval_str=True).parameters if name in groups else whole
-        )
+        if name in groups:
+            options |= inspect.signature(groups[name], eval_str=True).parameters
+        else:
+            options[name] = parameter
 
     @wraps(command)
     def run(**given: object) -> None:
@@ -152,13 +152,6 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
     named = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in options.values()]
     vars(run)["__signature__"] = inspect.Signature(named)
     return run
-
-
-def check_places(paths: Sequence[str | None], overwrite: bool, source: str = "") -> None:
-    """Refuse outputs that could not be written, before anything is read."""
-    from ...io import check_places as check
-
-    check(paths, overwrite, source)
 
 
 def as_float32(

@@ -30,7 +30,6 @@ from .options import (
     StrictOption,
     WeightsOption,
     as_float32,
-    check_places,
     parse_range,
     parse_rank,
     parse_strength,
@@ -154,7 +153,7 @@ def weights(
     from ... import io
     from ...pipeline import Options, check_options, denoise, find_usable_bands, predict_weights
 
-    check_places([target], overwrite, source)
+    io.check_places([target], overwrite, source)
     limits = parse_range(range)
     options: Options = check_options(
         model=model, weights=weights, strength=strength, rank=parse_rank(rank), range=limits
