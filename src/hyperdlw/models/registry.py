@@ -84,7 +84,7 @@ class ModelEntry(Entry):
             return {self.name: files.load_rival(self.network).sha256}
         used = denoiser or self.denoiser
         stored = find_network(used)
-        return {} if stored is None else {str(used): stored.sha256}
+        return {str(used): stored.sha256} if stored else {}
 
     def count_parameters(self, bands: int, denoiser: DenoiserSpec | None = None) -> int:
         """Parameters of the networks behind the model, for images of so many bands.
@@ -98,9 +98,12 @@ class ModelEntry(Entry):
             rival = files.RIVALS[self.network]
             return files.count_parameters(rival, **rival.sizes_for(bands))
         if self.network is not None:
-            return sum(p.numel() for p in files.load_rival(self.network).net.parameters())
-        stored = find_network(denoiser or self.denoiser)
-        return 0 if stored is None else sum(p.numel() for p in stored.net.parameters())
+            net: torch.nn.Module = files.load_rival(self.network).net
+        elif stored := find_network(denoiser or self.denoiser):
+            net = stored.net
+        else:
+            return 0
+        return sum(p.numel() for p in net.parameters())
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import BadInput
+from .dlwnet import initialise_kaiming
 
 
 class FFDNet(nn.Module):
@@ -37,14 +38,10 @@ class FFDNet(nn.Module):
         self.layers = nn.ModuleList(
             nn.Conv2d(a, b, 3, padding=1) for a, b in itertools.pairwise(widths)
         )
-        for i, layer in enumerate(self.layers):
-            assert isinstance(layer, nn.Conv2d)
-            assert layer.bias is not None
-            nn.init.kaiming_normal_(layer.weight, mode="fan_in", nonlinearity="relu")
-            nn.init.zeros_(layer.bias)
-            if i == layers - 1:
-                # No noise is found at first: training starts from the identity.
-                nn.init.zeros_(layer.weight)
+        initialise_kaiming(self)
+        # No noise is found at first: training starts from the identity.
+        for parameter in self.layers[-1].parameters():
+            nn.init.zeros_(parameter)
 
     def forward(self, y: Tensor, sigma: Tensor) -> Tensor:
         """Denoise images.

@@ -285,7 +285,23 @@ FOREIGN_KEYS = ("conv1", "conv2", "mid_layer.0", "mid_layer.2", "mid_layer.4", "
 
 def import_checkpoint(path: str | Path, name: str | None = None) -> tuple[DLWnet3d, Card]:
     """A network from a PyTorch checkpoint released with the paper, and a card for it."""
-    return _import_weights(Path(path), read_checkpoint(path), name)
+    tensors, net = read_checkpoint(path), DLWnet3d()
+    theirs: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for key, value in net.state_dict().items():
+        layer, *rest = key.split(".")
+        shape = list(value.shape)
+        if layer == "last":
+            foreign = "conv_last"
+        else:
+            # Their factors are 3-D convolutions, with a kernel of length one in space or in bands.
+            foreign = FOREIGN_KEYS[2 * int(rest[0]) + (layer == "spectrum")]
+            if rest[-1] == "weight":
+                shape.insert(4 if layer == "spectrum" else 2, 1)
+        theirs[key] = f"{foreign}.{rest[-1]}", tuple(shape)
+    check_tensors(Path(path), tensors, dict(theirs.values()))
+    own = {k: tensors[theirs[k][0]].reshape(v.shape) for k, v in net.state_dict().items()}
+    net.load_state_dict(own)
+    return freeze(net), {"name": name or Path(path).stem, "imported_from": Path(path).name}
 
 
 def import_network(path: str | Path, name: str | None = None) -> tuple[DLWnet3d | SERT, Card]:
@@ -330,31 +346,3 @@ def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
     if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
         raise BadModel(f"{path} holds no table of tensors under 'model_state_dict'")
     return {str(k).removeprefix("module."): t for k, t in tensors.items()}
-
-
-def _import_weights(
-    path: Path, tensors: dict[str, Tensor], name: str | None
-) -> tuple[DLWnet3d, Card]:
-    filters = 64
-    shapes: dict[str, tuple[int, ...]] = {
-        "conv_last.weight": (1, filters, 3, 3, 3),
-        "conv_last.bias": (1,),
-    }
-    for i, layer in enumerate(FOREIGN_KEYS):
-        shapes[f"{layer}.bias"] = (filters,)
-        shapes[f"{layer}.weight"] = (
-            (filters, filters, 3, 1, 1) if i % 2 else (filters, 1 if i == 0 else filters, 1, 3, 3)
-        )
-    check_tensors(path, tensors, shapes)
-    net = DLWnet3d(filters)
-    own: dict[str, Tensor] = {
-        "last.weight": tensors["conv_last.weight"],
-        "last.bias": tensors["conv_last.bias"],
-    }
-    for i, layer in enumerate(FOREIGN_KEYS):
-        kind = "spectrum" if i % 2 else "space"
-        weight = tensors[f"{layer}.weight"]
-        own[f"{kind}.{i // 2}.weight"] = weight[..., 0] if i % 2 else weight[:, :, 0]
-        own[f"{kind}.{i // 2}.bias"] = tensors[f"{layer}.bias"]
-    net.load_state_dict(own)
-    return freeze(net), {"name": name or path.stem, "imported_from": path.name}
