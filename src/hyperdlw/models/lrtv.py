@@ -14,7 +14,7 @@ def build(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = Non
     As in nn the data term carries c/sqrt(rows cols), so that the threshold on the singular values and the
     noise grow alike with the image; tau goes with it, and the strength is a factor on tau, as in the
     original. The penalty grows with it: in twenty steps the low-rank copy, which is the result,
-    would hardly hear of a strong smooth copy otherwise.
+    would hardly follow a strong smooth copy otherwise.
     """
     rank = rank or min(shape[0], 4 if shape[0] <= 40 else 12)
     scale = 40.0 / math.sqrt(shape[1] * shape[2])

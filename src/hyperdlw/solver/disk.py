@@ -90,7 +90,7 @@ class DiskArray:
 
 
 def damaged_scratch(folder: Path) -> BadFile:
-    """Files that the journal speaks of are not there."""
+    """The error for scratch files that the journal names and that are missing or cut short."""
     return BadFile(f"the scratch files in {folder} are damaged; remove this folder and start again")
 
 

@@ -165,7 +165,7 @@ def basis_soft(v: Tensor, t: float, basis: Tensor, adapt: bool = True) -> tuple[
     """One pass of  min over U, V:  t ||U||_1 + 1/2 ||v - V U||^2,  V'V = I, for (..., band, pixel).
 
     U = soft(V'v, t), then V = polar(v U'). A direction of V that U does not use is not determined; it
-    stays as near as may be to what it was. ``basis`` is V, (..., band, rank); with a square V and
+    stays as near as possible to its old value. ``basis`` is V, (..., band, rank); with a square V and
     without ``adapt`` this is the prox of ||V'v||_1.
     """
     scores = soft(basis.mT @ v, t)

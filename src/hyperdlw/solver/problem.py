@@ -174,6 +174,7 @@ class Problem:
 
     @property
     def central(self) -> int | None:
+        """Index of the function that is minimised in the image update, or None."""
         c = self.model.central
         return None if c is None else 0 if c == "data" else c + 1
 
@@ -185,6 +186,7 @@ class Problem:
 
     @property
     def copies(self) -> tuple[int, ...]:
+        """Indices of the functions that have a copy; the data term comes first."""
         return self.groups["data"] + self.groups["terms"]
 
     def ratio(self, i: int, mu: float) -> float:
