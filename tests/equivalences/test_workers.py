@@ -122,7 +122,7 @@ def test_a_dead_worker_costs_its_tile_only(tmp_path, noisy, model):
     alone = run(noisy, tmp_path / "serial.zarr", None, model, tmp_path / "w.zarr")
     books = tmp_path / "books"
     books.mkdir()
-    passes = {"copy_strip": 5, "local_strip": 4, "write_strip": 5}
+    passes = {"copy_strip": 5, "update_strip": 4, "write_strip": 5}
     with open_executor(2) as work:
         who = Murderer(work.client, books, passes)
         shared = run(noisy, tmp_path / "cluster.zarr", who, model, tmp_path / "v.zarr")

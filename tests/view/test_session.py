@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hyperdlw.app.page.job import Wish
+from hyperdlw.app.page.job import JobRequest
 from hyperdlw.app.page.session import Session
 from hyperdlw.cube import Cube
 from hyperdlw.testbed import scenes
@@ -20,7 +20,7 @@ def test_a_second_automatic_run_finds_the_same_strength(weights):
     session = Session(Cube.from_array(noisy), "noisy.npy")
     found = []
     for _ in range(2):
-        job = session.start(Wish("tv", weights, "auto"))
+        job = session.start(JobRequest("tv", weights, "auto"))
         job.thread.join(120)
         assert job.progress == "done", job.message
         found.append(session.result.report)

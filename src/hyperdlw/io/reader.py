@@ -194,7 +194,7 @@ class CubeReader:
         axis = AXES.index(self.encoding.axes[0])
         values, valid = np.empty(self.shape, np.float32), np.empty(self.shape, bool)
         block = BLOCK // 32 if self.plain else BLOCK
-        step = max(1, block * self.shape[axis] // values.size)
+        step = max(1, block * self.shape[axis] // max(1, values.size))
         for first in range(0, self.shape[axis], step):
             at = tuple(slice(first, first + step) if k == axis else slice(None) for k in range(3))
             bands, rows, cols = at
