@@ -98,7 +98,7 @@ class TrainingOptions:
             }
             target = train(out, settings)
         if rank == 0:
-            logs = sorted(out.glob("**/log.jsonl"))
+            logs = sorted({*out.glob("**/log.jsonl"), *target.parent.glob("log.jsonl")})
             pictures = [draw_curves(log, log.with_name("curves.png")) for log in logs]
             curves = ", ".join(str(p) for p in pictures if p is not None)
             typer.echo(f"{what}: {target}" + (f", curves: {curves}" if curves else ""))
