@@ -11,7 +11,7 @@ from ..models import MODEL, WEIGHTS, build_model
 from ..pipeline import advise
 from ..testbed import CASES, find_noise, psnr
 from ..weights import resolve
-from .experiment import Experiment, Record, Scene, Tell, Trial
+from .experiment import Experiment, Record, Scene, Tell, Trial, loop_images, write_rows
 from .runner import Restorer, make_noisy
 from .tables import NETWORKS, Row, Strength
 
@@ -29,36 +29,25 @@ def run(
     seeds: int = 1,
     tell: Tell | None = None,
 ) -> list[Path]:
-    """Measure, and write ``auto.md``; finished images in ``auto.jsonl`` are not measured again.
-
-    Args:
-        names: models of the grid.
-    """
+    """Measure the models ``names`` on every noisy image, and write ``auto.md``."""
     experiment = Experiment("auto", out, tell)
+    networks = [resolve(n) for n in NETWORKS]
 
     def say(r: Record) -> str:
         advice, best = (f"{r[kind]['psnr']:.2f} dB" for kind in ("advice", "best"))
         return f"{r['scene']}, {find_noise(r['noise']).title}: advice {advice}, best {best}"
 
-    records = experiment.run(plan_trials(scenes, names, noise, seeds), say)
-    return experiment.write({"auto.md": write_markdown(records, names)})
+    def plan() -> Iterator[Trial]:
+        for scene, found, seed in loop_images(scenes, noise, seeds):
+            facts = {"scene": scene.name, "scene_hash": scene.sha256, "noise": found.name}
+            models = {m: build_model(m, scene.data.shape) for m in names}
+            yield Trial(
+                {**facts, "seed": seed, "models": list(names)},
+                (found.build, models, OCTAVES, networks),
+                partial(measure, scene, found.name, seed, names),
+            )
 
-
-def plan_trials(
-    scenes: Sequence[Scene], names: Sequence[str], noise: Sequence[str | int], seeds: int
-) -> Iterator[Trial]:
-    """One trial per noisy image."""
-    networks = [resolve(n) for n in NETWORKS]
-    for scene in scenes:
-        models = {m: build_model(m, scene.data.shape) for m in names}
-        for found in map(find_noise, noise):
-            for seed in range(seeds):
-                facts = {"scene": scene.name, "scene_hash": scene.sha256, "noise": found.name}
-                yield Trial(
-                    {**facts, "seed": seed, "models": list(names)},
-                    (found.build, models, OCTAVES, networks),
-                    partial(measure, scene, found.name, seed, names),
-                )
+    return experiment.write({"auto.md": write_markdown(experiment.run(plan(), say), names)})
 
 
 def measure(scene: Scene, noise: str, seed: int, names: Sequence[str] = MODELS) -> Record:
@@ -102,18 +91,18 @@ def write_markdown(records: Sequence[Record], names: Sequence[str] = MODELS) -> 
         f"the network {WEIGHTS} at the strengths {', '.join(f'{s:g}' for s in OCTAVES)}, and with the other "
         "six networks at strength 1.",
         "",
-        "| model | `--strength auto` below the best strength | strength 1 below it |",
-        "|---|---:|---:|",
     ]
-    every = []
+    every, rows = [], []
     for m in names:
-        rows = [r["automatic"][m] for r in records]
-        lost = [r["best"] - r["psnr"] for r in rows]
+        found = [r["automatic"][m] for r in records]
+        lost = [r["best"] - r["psnr"] for r in found]
         every += lost
-        fixed = statistics.fmean(r["best"] - r["one"] for r in rows)
-        lines.append(f"| {m} | {statistics.fmean(lost):.2f} | {fixed:.2f} |")
+        fixed = statistics.fmean(r["best"] - r["one"] for r in found)
+        rows.append((m, f"{statistics.fmean(lost):.2f}", f"{fixed:.2f}"))
+    titles = ("model", "`--strength auto` below the best strength", "strength 1 below it")
     losses = [r["best"]["psnr"] - r["advice"]["psnr"] for r in records]
     lines += [
+        *write_rows(titles, rows),
         f"| mean | {statistics.fmean(every):.2f} | |",
         "",
         f"`hyperdlw advise` is {statistics.fmean(losses):.2f} dB below the best of the grid on average, "
@@ -127,6 +116,5 @@ def write_markdown(records: Sequence[Record], names: Sequence[str] = MODELS) -> 
             "{}, {}, {:.2g} | {:.2f}".format(*r[kind]["method"], r[kind]["psnr"])
             for kind in ("advice", "best")
         ]
-        title = find_noise(r["noise"]).title
-        lines.append(f"| {r['scene']} | {title} | {' | '.join(both)} |")
+        lines.append(f"| {r['scene']} | {find_noise(r['noise']).title} | {' | '.join(both)} |")
     return "\n".join(lines) + "\n"

@@ -8,15 +8,25 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from ..models import build_model, defaults, dip, find_model
 from ..networks import SERT, DLWnet2d, DLWnet3d
 from ..pipeline import denoise
-from ..testbed import crop_centre, find_noise, synthetic
+from ..testbed import find_noise
 from ..weights import resolve
-from .experiment import F32, NO_FILES, Experiment, Files, Record, Scene, Tell, Trial
+from .experiment import (
+    F32,
+    NO_FILES,
+    Experiment,
+    Files,
+    Record,
+    Scene,
+    Tell,
+    Trial,
+    make_scene,
+    write_rows,
+)
 from .runner import count_source_parameters, make_noisy, plan_cases, run_cases
 from .tables import MAIN, ORIGINAL, RIVALS, Row, Table
 
@@ -117,12 +127,6 @@ def time_dip(weights: str, noisy: F32) -> float:
     return before + (stamps[-1] - stamps[0]) / FEW * built.schedule.steps
 
 
-def make_scene(side: int) -> Scene:
-    """A scene made by code: the time hardly depends on what is in it."""
-    data = synthetic(BANDS, side, side, rng=np.random.default_rng(side)).data
-    return Scene(f"synthetic {side}", crop_centre(data))
-
-
 def run(
     out: Path,
     *,
@@ -136,16 +140,17 @@ def run(
     """Time what is not in ``out/cost.jsonl`` yet and write ``cost.md``; returns its path.
 
     Args:
-        sides: sides of the square images, in pixels.
+        sides: sides of the square images made by code, in pixels: the time hardly depends on what
+            is in them.
         repeats: runs of every method; the fastest counts.
         others: methods that are timed by themselves.
     """
     experiment = Experiment("cost", out, tell)
-    scenes = [make_scene(side) for side in sides]
+    scenes = [make_scene(side, BANDS, side) for side in sides]
     cases = plan_cases(table, scenes, range(repeats), files)
     records = run_cases(cases, scenes, experiment, files=files)
     others = list_extras() if others is None else others
-    lines = [*_time_rows(table, records, sides), *_time_extras(others, scenes, repeats, experiment)]
+    lines = [*_time_rows(table, records), *_time_extras(others, scenes, repeats, experiment)]
     return experiment.write({"cost.md": write_markdown(lines, sides, records)})
 
 
@@ -158,23 +163,16 @@ class TimedLine:
     parameters: int
 
 
-def _time_rows(table: Table, records: Sequence[Record], sides: Sequence[int]) -> list[TimedLine]:
+def _time_rows(table: Table, records: Sequence[Record]) -> list[TimedLine]:
     lines = []
     for row, model in table.cells(table.rows):
-        mine = [
-            r
-            for r in records
-            if (r["model"], r["weights"]) == (model, row.weights) and "processor" in r
-        ]
-        seconds = {
-            side: min(
-                r["processor"] + r["processor_weights"]
-                for r in mine
-                if r["scene"] == f"synthetic {side}"
-            )
-            for side in sides
-            if mine
-        }
+        mine = [r for r in records if (r["model"], r["weights"]) == (model, row.weights)]
+        mine = [r for r in mine if "processor" in r]
+        seconds: dict[int, float] = {}
+        for r in mine:
+            side = int(r["scene"].split()[-1])
+            spent = r["processor"] + r["processor_weights"]
+            seconds[side] = min(spent, seconds.get(side, spent))
         if mine:
             lines.append(TimedLine(table.name_of(row), seconds, mine[0]["parameters"]))
     return lines
@@ -212,6 +210,17 @@ def write_markdown(
     names = {row: TABLE.name_of(row) for row in TABLE.rows}
     usual = names.get(Row(MAIN, model=defaults.MODEL))
     default = next((line for line in lines if line.name == usual), None)
+    counts = sorted(count_networks(BANDS).items(), key=lambda item: item[1])
+    least, most = min(sides), max(sides)
+    ratio = f"{most} to {least}"
+    rows = []
+    for line in lines:
+        s = line.seconds
+        grows = f"{s[most] / s[least]:.1f}" if s[least] > 0 and most > least else ""
+        against = f"{s[most] / default.seconds[most]:.2f}" if default else ""
+        cells = [f"{s[side]:.2f}" for side in sides]
+        rows.append([line.name, *cells, grows, against, _thousands(line.parameters)])
+    titles = ["method", *[f"{s}x{s}" for s in sides], ratio, "to default", "parameters"]
     text = [
         "# Cost: parameters and seconds (tab-numparams, tab-time)",
         "",
@@ -219,16 +228,10 @@ def write_markdown(
         "",
         f"At {BANDS} bands (3 for colour).",
         "",
-        "| network | parameters | paper |",
-        "|---|---:|---:|",
-    ]
-    text += [
-        f"| {name} | {_thousands(n)} | {PAPER.get(name, '')} |"
-        for name, n in sorted(count_networks(BANDS).items(), key=lambda item: item[1])
-    ]
-    least, most = min(sides), max(sides)
-    ratio = f"{most} to {least}"
-    text += [
+        *write_rows(
+            ("network", "parameters", "paper"),
+            [(name, _thousands(n), PAPER.get(name, "")) for name, n in counts],
+        ),
         "",
         "## Seconds",
         "",
@@ -239,21 +242,8 @@ def write_markdown(
         f"{(most / least) ** 2:g} times the pixels. 'to default': seconds at {most} over those of "
         "the default method" + (f", {default.name}." if default else "."),
         "",
-        "| method | "
-        + " | ".join(f"{s}x{s}" for s in sides)
-        + f" | {ratio} | to default | parameters |",
-        "|---|" + "---:|" * (len(sides) + 3),
+        *write_rows(titles, rows),
     ]
-    for line in lines:
-        s = line.seconds
-        grows = f"{s[most] / s[least]:.1f}" if s[least] > 0 and most > least else ""
-        against = f"{s[most] / default.seconds[most]:.2f}" if default else ""
-        cells = [f"{s[side]:.2f}" for side in sides]
-        text.append(
-            f"| {line.name} | "
-            + " | ".join([*cells, grows, against, _thousands(line.parameters)])
-            + " |"
-        )
     skipped = sorted({f"{r['model']}: {r['skipped']}" for r in records if "skipped" in r})
     if skipped:
         text += ["", "## Not run", "", *[f"- {reason}" for reason in skipped]]

@@ -8,15 +8,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from torch import Tensor
 
 from ..errors import BadOption
 from ..models import build_model, dip
 from ..pipeline import denoise
-from ..solver import Schedule, State
+from ..solver import Model, State
 from ..testbed import find_noise, psnr
-from .experiment import NO_FILES, Clock, Experiment, Files, Record, Scene, Tell, Trial
+from .experiment import (
+    NO_FILES,
+    Clock,
+    Experiment,
+    Files,
+    Record,
+    Scene,
+    Tell,
+    Trial,
+    loop_images,
+    write_rows,
+)
 from .report import draw_png, new_figure
 from .runner import find_source, hash_network, make_noisy
 from .tables import MAIN, ORIGINAL, REFERENCE
@@ -31,11 +43,7 @@ COLOURS = dict(zip(METHODS, ("#8d99ae", "#d1495b", "#edae49"), strict=True))
 
 @dataclass(frozen=True)
 class Curve:
-    """One run: PSNR (dB) after every iteration.
-
-    Attributes:
-        source: hash of the weight network; empty without one.
-    """
+    """One run: PSNR (dB) after every iteration; ``source`` is the hash of the network, if any."""
 
     scene: str
     scene_hash: str
@@ -45,38 +53,9 @@ class Curve:
     iterations: int
     seed: int
 
-    @property
-    def weights(self) -> str:
-        return METHODS[self.method]
-
-    def schedule(self, shape: Sequence[int]) -> Schedule:
-        """That of the model, for the iterations of the curve."""
-        built = build_model("dip", shape, original=self.weights == ORIGINAL)
-        return replace(built.schedule, steps=self.iterations)
-
-
-def plan_curves(
-    scenes: Sequence[Scene],
-    noise: Sequence[str | int],
-    iterations: int | None,
-    seeds: int,
-    files: Files = NO_FILES,
-) -> Iterator[tuple[Curve, Scene]]:
-    """All curves, those of one noisy image together; every method's own number of iterations if None."""
-    if iterations is not None and not 1 <= iterations <= dip.STEPS:
-        raise BadOption(f"the iterations of a curve go from 1 to {dip.STEPS}, not {iterations}")
-    hashes = {
-        method: hash_network(weights, files)[:16]
-        for method, weights in METHODS.items()
-        if not weights.startswith(REFERENCE) or weights in files.reference
-    }
-    for scene in scenes:
-        for found in map(find_noise, noise):
-            for seed in range(seeds):
-                for method, source in hashes.items():
-                    steps = iterations or dip.usual_steps(METHODS[method] != ORIGINAL)
-                    where = (scene.name, scene.sha256, found.name)
-                    yield Curve(*where, method, source, steps, seed), scene
+    def build(self, shape: Sequence[int]) -> Model:
+        """The model of its method."""
+        return build_model("dip", shape, original=METHODS[self.method] == ORIGINAL)
 
 
 def measure(curve: Curve, scene: Scene, tell: Tell, files: Files = NO_FILES) -> Record:
@@ -96,8 +75,8 @@ def measure(curve: Curve, scene: Scene, tell: Tell, files: Files = NO_FILES) -> 
     denoise(
         noisy,
         model="dip",
-        weights=find_source(curve.weights, files),
-        schedule=curve.schedule(noisy.shape),
+        weights=find_source(METHODS[curve.method], files),
+        schedule=replace(curve.build(noisy.shape).schedule, steps=curve.iterations),
         range=(0, 1),
         seed=curve.seed,
         watch=watch,
@@ -116,27 +95,35 @@ def run(
     tell: Tell | None = None,
 ) -> list[Path]:
     """Run the curves that are not in ``out/dip.jsonl`` yet; write ``dip.md`` and ``dip.png``."""
+    if iterations is not None and not 1 <= iterations <= dip.STEPS:
+        raise BadOption(f"the iterations of a curve go from 1 to {dip.STEPS}, not {iterations}")
     experiment = Experiment("dip", out, tell)
-    curves = plan_curves(scenes, noise, iterations, seeds, files)
-    records = experiment.run(
-        Trial(
-            asdict(curve),
-            (
-                find_noise(curve.noise).build,
-                build_model("dip", scene.data.shape, original=curve.weights == ORIGINAL),
-            ),
-            partial(measure, curve, scene, experiment.tell, files),
-        )
-        for curve, scene in curves
-    )
+    hashes = {
+        method: hash_network(weights, files)[:16]
+        for method, weights in METHODS.items()
+        if not weights.startswith(REFERENCE) or weights in files.reference
+    }
+
+    def plan() -> Iterator[Trial]:
+        for scene, found, seed in loop_images(scenes, noise, seeds):
+            for method, source in hashes.items():
+                steps = iterations or dip.usual_steps(METHODS[method] != ORIGINAL)
+                where = (scene.name, scene.sha256, found.name)
+                curve = Curve(*where, method, source, steps, seed)
+                yield Trial(
+                    asdict(curve),
+                    (found.build, curve.build(scene.data.shape)),
+                    partial(measure, curve, scene, experiment.tell, files),
+                )
+
+    records = experiment.run(plan())
     sides = {s.name: f"{s.data.shape[1]}x{s.data.shape[2]}" for s in scenes}
     return experiment.write(
         {"dip.md": write_markdown(records, sides), "dip.png": draw_psnr_curves(records)}
     )
 
 
-@dataclass(frozen=True)
-class Ends:
+class Ends(NamedTuple):
     """Where a curve ends, and its best iteration (known only to those who have the clean cube)."""
 
     final: float
@@ -159,53 +146,55 @@ def find_ends(psnr: Sequence[float]) -> Ends:
     return Ends(statistics.fmean(psnr[-LAST:]), best, list(psnr).index(best) + 1)
 
 
-def list_counts(counts: dict[str, int]) -> str:
-    """Numbers by name.
-
-    >>> list_counts({"S2DIP": 1500, "DLW-S2DIP": 500})
-    'S2DIP 1500, DLW-S2DIP 500'
-    """
-    return ", ".join(f"{name} {count}" for name, count in counts.items())
-
-
 def write_markdown(records: Sequence[Record], sides: dict[str, str]) -> str:
     """One line per noise case and method, mean over scenes and seeds, and what it means."""
-    seeds = {r["seed"] for r in records}
+    seeds = len({r["seed"] for r in records})
     places = ", ".join(f"{name} ({side})" for name, side in sides.items())
-    lines = [
-        "# Deep image prior with and without weights (tab-S2DIP)",
-        "",
-        f"{places}; {len(seeds)} seed{'s' if len(seeds) > 1 else ''}; "
-        f"{list_counts({r['method']: r['iterations'] for r in records})} iterations, where the "
-        "authors' program takes 7000. Final: "
-        f"mean PSNR of the last {LAST} iterations, in dB. Max: the "
-        "best iteration, which nobody can find without the clean cube.",
-        "",
-        "| noise | method | final | max | max - final | best iteration | processor seconds |",
-        "|---|---|---:|---:|---:|---:|---:|",
-    ]
-    said = []
+    counts = {r["method"]: r["iterations"] for r in records}
+    rows, said = [], []
     for noise in sorted({r["noise"] for r in records}):
         title = find_noise(noise).title
         lost: dict[str, tuple[float, float]] = {}
-        for method in dict.fromkeys(r["method"] for r in records):
+        for method in counts:
             mine = [r for r in records if (r["noise"], r["method"]) == (noise, method)]
-            found = [find_ends(r["psnr"]) for r in mine]
-            final, best = (
-                statistics.fmean(getattr(e, k) for e in found) for k in ("final", "best")
-            )
-            gap, at = (statistics.fmean(getattr(e, k) for e in found) for k in ("lost", "at"))
+            ends = [find_ends(r["psnr"]) for r in mine]
+            final, best, at = map(statistics.fmean, zip(*ends, strict=True))
+            gap = statistics.fmean(e.lost for e in ends)
             seconds = statistics.fmean(r["processor"] for r in mine)
             lost[method] = final, gap
-            lines.append(
-                f"| {title} | {method} | {final:.2f} | {best:.2f} | {gap:.2f} | {at:.0f} | {seconds:.0f} |"
-            )
+            figures = (f"{final:.2f}", f"{best:.2f}", f"{gap:.2f}", f"{at:.0f}", f"{seconds:.0f}")
+            rows.append((title, method, *figures))
         (plain, gap), (weighted, less) = lost["S2DIP"], lost["DLW-S2DIP"]
         said.append(
             f"- {title}: the weights change the final value by {weighted - plain:+.2f} dB, and "
             f"max - final from {gap:.2f} to {less:.2f} dB"
         )
-    return "\n".join([*lines, "", "## Headlines", "", *said, "", "![dip](dip.png)"]) + "\n"
+    titles = [
+        "noise",
+        "method",
+        "final",
+        "max",
+        "max - final",
+        "best iteration",
+        "processor seconds",
+    ]
+    lines = [
+        "# Deep image prior with and without weights (tab-S2DIP)",
+        "",
+        f"{places}; {seeds} seed{'s' * (seeds > 1)}; "
+        f"{', '.join(f'{name} {count}' for name, count in counts.items())} iterations, where the "
+        f"authors' program takes 7000. Final: mean PSNR of the last {LAST} iterations, in dB. Max: the "
+        "best iteration, which nobody can find without the clean cube.",
+        "",
+        *write_rows(titles, rows, left=2),
+        "",
+        "## Headlines",
+        "",
+        *said,
+        "",
+        "![dip](dip.png)",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def draw_psnr_curves(records: Sequence[Record]) -> bytes:

@@ -11,10 +11,11 @@ import ast
 import functools
 import hashlib
 import inspect
+import itertools
 import json
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import CellType, FunctionType, MethodType
@@ -28,6 +29,7 @@ from .. import __version__
 from ..errors import BadFile
 from ..io import atomic
 from ..networks import RIVALS
+from ..testbed import Noise, find_noise, synthetic
 from .tables import REFERENCE
 
 F32 = NDArray[np.float32]
@@ -77,10 +79,9 @@ def find_reference_networks(folder: str | Path) -> dict[str, Path]:
 
     The files are called DLWnet_<sources>_Complex_10.pth with NUCLR, TV and TVS for N, T and TS.
     """
-    folder = Path(folder)
     short = {"NUCLR": "N", "TV": "T", "TVS": "TS"}
     found = {}
-    for path in sorted(folder.glob("DLWnet_*_Complex_*.pth")):
+    for path in sorted(Path(folder).glob("DLWnet_*_Complex_*.pth")):
         parts = path.stem.removeprefix("DLWnet_").split("_Complex")[0].split("_")
         if all(p in short for p in parts):
             found[REFERENCE + "+".join(short[p] for p in parts)] = path
@@ -122,16 +123,13 @@ def strip_source(text: str) -> str:
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            node.body = [s for s in node.body if not _is_docstring(s)]
+            node.body = [s for s in node.body if not _is_text(s)]
     return ast.dump(tree)
 
 
-def _is_docstring(statement: ast.stmt) -> bool:
-    return (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-    )
+def _is_text(statement: ast.stmt) -> bool:
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def hash_array(values: NDArray[np.generic]) -> str:
@@ -195,29 +193,27 @@ def _cell_content(cell: CellType) -> object:
 
 def _name_of(what: type | FunctionType) -> str:
     name = f"{what.__module__}.{what.__qualname__}"
-    own = what.__module__.partition(".")[0] in (__name__.partition(".")[0], "torch", "builtins")
-    return name if own else f"{name} {_hash_file(what)}"
-
-
-def _hash_file(what: type | FunctionType) -> str:
+    if what.__module__.partition(".")[0] in (__name__.partition(".")[0], "torch", "builtins"):
+        return name
     try:
-        path = inspect.getsourcefile(what)
-        text = Path(path or "").read_bytes()
+        text = Path(inspect.getsourcefile(what) or "").read_bytes()
     except (OSError, TypeError):  # made in a session, or not written in Python
-        return ""
-    return hashlib.sha256(text).hexdigest()[:16]
+        return f"{name} "
+    return f"{name} {hashlib.sha256(text).hexdigest()[:16]}"
 
 
 def hash_constants(*values: object) -> str:
     """A short hash of :func:`describe_constants`."""
-    text = json.dumps([describe_constants(v) for v in values], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return _hash_plain([describe_constants(v) for v in values])[:16]
 
 
 def make_key(facts: Mapping[str, object]) -> str:
     """A hash that names a measurement for ever."""
-    text = json.dumps(facts, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
+    return _hash_plain(facts)[:20]
+
+
+def _hash_plain(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -265,11 +261,7 @@ class Experiment:
     def run(
         self, trials: Iterable[Trial], say: Callable[[Record], str] | None = None
     ) -> list[Record]:
-        """Measure what is not known yet; the records of all trials, in their order.
-
-        Args:
-            say: what is told about a new record.
-        """
+        """Measure what is not known yet and tell what ``say`` says of it; the records of all trials."""
         found = []
         for trial in trials:
             key = trial.named["key"]
@@ -285,7 +277,12 @@ class Experiment:
 
         What was skipped is not written: the next run tries it again.
         """
-        append_records(self.path, [r for r in records if "skipped" not in r])
+        path = self.path
+        # A line left without its end by a crash must not swallow the next record.
+        broken = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
+        lines = [json.dumps(r) + "\n" for r in records if "skipped" not in r]
+        with path.open("a", encoding="utf-8") as file:
+            file.write("\n" * broken + "".join(lines))
         self.known |= {record["key"]: record for record in records}
 
     def write(self, contents: Mapping[str, str | bytes]) -> list[Path]:
@@ -306,12 +303,31 @@ def read_records(path: Path) -> dict[str, Record]:
     return records
 
 
-def append_records(path: Path, records: Iterable[Mapping[str, object]]) -> None:
-    """Add records to a JSONL file."""
-    # A line left without its end by a crash must not swallow the next record.
-    broken = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
-    with path.open("a", encoding="utf-8") as file:
-        file.write("\n" * broken + "".join(json.dumps(r) + "\n" for r in records))
+def loop_images(
+    scenes: Iterable[Scene], noise: Iterable[str | int], seeds: int
+) -> Iterator[tuple[Scene, Noise, int]]:
+    """Every noisy image of an experiment: a scene, a noise, and the seed of its draw."""
+    return itertools.product(scenes, map(find_noise, noise), range(seeds))
+
+
+def make_scene(seed: int, bands: int, side: int) -> Scene:
+    """A scene made by code, for what needs no data."""
+    made = synthetic(bands, side, side, rng=np.random.default_rng(seed))
+    return Scene(f"synthetic {seed}", made.data)
+
+
+# Reports.
+
+
+def write_rows(titles: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> list[str]:
+    """A Markdown table; all columns but the first ``left`` are aligned to the right.
+
+    >>> write_rows(("a", "b"), [("x", "1")])
+    ['| a | b |', '|---|---:|', '| x | 1 |']
+    """
+    rule = "|" + "---|" * left + "---:|" * (len(titles) - left)
+    head, *body = (f"| {' | '.join(cells)} |" for cells in (titles, *rows))
+    return [head, rule, *body]
 
 
 def wrap_prose(text: str, width: int = 100) -> str:
@@ -328,11 +344,7 @@ def wrap_prose(text: str, width: int = 100) -> str:
         # A line must not begin with a dash: it would be an item of a list.
         kept = line.replace(" - ", "\0- ")
         filled = textwrap.fill(
-            kept,
-            width,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
+            kept, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
         )
         return filled.replace("\0", " ")
 

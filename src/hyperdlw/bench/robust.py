@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from ..models import MODEL, WEIGHTS
-from ..testbed import NOISES, Noise, crop_centre, find_noise, psnr, synthetic
-from .experiment import Experiment, Record, Scene, Tell, Trial
+from ..testbed import NOISES, Noise, find_noise, psnr, synthetic
+from .experiment import Experiment, Record, Scene, Tell, Trial, write_rows
 from .runner import Method, Restorer
 from .tables import Row
 
@@ -30,20 +30,18 @@ def choose_bands(scene: Scene, count: int) -> Scene:
     if count <= bands:
         chosen = np.linspace(0, bands - 1, count).round().astype(int)
         return Scene(scene.name, np.ascontiguousarray(scene.data[chosen]))
-    made = synthetic(count, rows, cols, rng=np.random.default_rng(count)).data
-    return Scene("made by code", crop_centre(made))
+    made = synthetic(count, rows, cols, rng=np.random.default_rng(count))
+    return Scene("made by code", made.data)
 
 
 def list_conditions(scene: Scene) -> dict[str, tuple[Scene, Noise]]:
     """What is tried on a scene: every noise that is not a case of the paper, and numbers of bands."""
     mixture = find_noise("case5")
-    tried = {"Case 5, 10 of 31 bands affected": (scene, mixture)}
-    for noise in NOISES.values():
-        if noise.case is None:
-            tried[noise.about] = (scene, noise)
-    for count in COUNTS:
-        tried[f"Case 5, {count} bands"] = (choose_bands(scene, count), mixture)
-    return tried
+    return {
+        "Case 5, 10 of 31 bands affected": (scene, mixture),
+        **{noise.about: (scene, noise) for noise in NOISES.values() if noise.case is None},
+        **{f"Case 5, {count} bands": (choose_bands(scene, count), mixture) for count in COUNTS},
+    }
 
 
 def run(
@@ -51,25 +49,23 @@ def run(
 ) -> list[Path]:
     """Measure, and write ``robust.md``; what is in ``robust.jsonl`` is not measured again."""
     experiment = Experiment("robust", out, tell)
-    records = experiment.run(plan_trials(clean, seeds), lambda r: f"{r['scene']}, {r['condition']}")
-    # Two scenes with too few bands share the one that is made by code.
-    different = {r["key"]: r for r in records}
-    return experiment.write({"robust.md": write_markdown(list(different.values()))})
-
-
-def plan_trials(clean: Sequence[Scene], seeds: int) -> Iterator[Trial]:
-    """Every condition of every scene."""
     methods = [Method(row, model) for row in ROWS for model in MODELS]
-    for scene in clean:
-        for name, (shown, noise) in list_conditions(scene).items():
-            constants = [m.describe(shown.data.shape) for m in methods]
+
+    def plan() -> Iterator[Trial]:
+        for name, (scene, noise) in (c for s in clean for c in list_conditions(s).items()):
+            constants = [m.describe(scene.data.shape) for m in methods]
+            facts = {"condition": name, "scene": scene.name, "scene_hash": scene.sha256}
             for seed in range(seeds):
-                facts = {"condition": name, "scene": shown.name, "scene_hash": shown.sha256}
                 yield Trial(
                     {**facts, "seed": seed, "models": list(MODELS)},
                     (noise.build, constants),
-                    partial(measure, shown, noise, seed),
+                    partial(measure, scene, noise, seed),
                 )
+
+    records = experiment.run(plan(), lambda r: f"{r['scene']}, {r['condition']}")
+    # Two scenes with too few bands share the one that is made by code.
+    different = {r["key"]: r for r in records}
+    return experiment.write({"robust.md": write_markdown(list(different.values()))})
 
 
 def measure(scene: Scene, noise: Noise, seed: int) -> Record:
@@ -85,21 +81,21 @@ def measure(scene: Scene, noise: Noise, seed: int) -> Record:
 
 def write_markdown(records: Sequence[Record]) -> str:
     """Mean PSNR by condition: uniform weights, the network's, and the smallest gain."""
+    rows = []
+    for name in dict.fromkeys(r["condition"] for r in records):
+        mine = [r for r in records if r["condition"] == name]
+        cells = [name, f"{statistics.fmean(r['noisy'] for r in mine):.2f}"]
+        for m in MODELS:
+            before, after = (statistics.fmean(r[w][m] for r in mine) for w in ("uniform", WEIGHTS))
+            cells.append(f"{before:.2f} → {after:.2f}")
+        least = min(r[WEIGHTS][m] - r["uniform"][m] for r in mine for m in MODELS)
+        rows.append([*cells, f"{least:+.2f}"])
     lines = [
         "# Noise and bands outside the training",
         "",
         f"PSNR in dB with uniform weights → with {WEIGHTS}, mean over the scenes; the last column is the "
         "smallest gain of a single scene and model.",
         "",
-        f"| condition | noisy | {' | '.join(MODELS)} | smallest gain |",
-        f"|---|---:|{'---:|' * len(MODELS)}---:|",
+        *write_rows(["condition", "noisy", *MODELS, "smallest gain"], rows),
     ]
-    for name in dict.fromkeys(r["condition"] for r in records):
-        rows = [r for r in records if r["condition"] == name]
-        cells = [f"{statistics.fmean(r['noisy'] for r in rows):.2f}"]
-        for m in MODELS:
-            before, after = (statistics.fmean(r[w][m] for r in rows) for w in ("uniform", WEIGHTS))
-            cells.append(f"{before:.2f} → {after:.2f}")
-        least = min(r[WEIGHTS][m] - r["uniform"][m] for r in rows for m in MODELS)
-        lines.append(f"| {name} | {' | '.join(cells)} | {least:+.2f} |")
     return "\n".join(lines) + "\n"

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
 from ..errors import BadFile
 from ..networks import files as store
 from ..pipeline import theory
-from ..testbed import crop_centre, synthetic
-from .experiment import Experiment, Record, Scene, read_records
+from .experiment import Experiment, Record, Scene, make_scene, read_records
 from .report import draw_png, list_own_models, new_figure
 from .runner import plan_cases, run_cases
 from .tables import NETWORKS, REFERENCE, SIMPLE, Row
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 EPSILONS = (0.1, theory.EPS)
 """Lower limits of the weight at which U is compared: below 0.3 the second term alone decides."""
@@ -85,36 +81,35 @@ def compare_networks(records: Iterable[Record], clean: Sequence[Scene]) -> list[
         and r.get("strength") == 1.0
         and r.get("source") == shipped.get(r["weights"], r.get("source"))
     ]
+    measured: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for r in rows:
+        measured[r["weights"], r["model"]].append(r["psnr"])
     found = []
     for eps in EPSILONS:
         u = measure_divergences(clean, eps)
-        for whose in ("", REFERENCE):
-            for target in TARGETS:
-                psnr: dict[str, float] = {}
-                for n in NETWORKS:
-                    name = whose + n
-                    own = [r["psnr"] for r in rows if r["weights"] == name and r["model"] == target]
-                    if own:
-                        psnr[n] = statistics.fmean(own)
-                if len(psnr) >= 3:
-                    every = {n: u[n, target] for n in NETWORKS}
-                    found.append(Comparison(whose, target, eps, every, psnr))
+        for whose, target in itertools.product(("", REFERENCE), TARGETS):
+            own = {n: measured[whose + n, target] for n in NETWORKS}
+            psnr = {n: statistics.fmean(values) for n, values in own.items() if values}
+            if len(psnr) >= 3:
+                every = {n: u[n, target] for n in NETWORKS}
+                found.append(Comparison(whose, target, eps, every, psnr))
     return found
 
 
 def make_scenes(count: int = 2, side: int = 64) -> list[Scene]:
     """Scenes made by code, for machines without data."""
-    return [
-        Scene(
-            f"synthetic {i}",
-            crop_centre(synthetic(31, side, side, rng=np.random.default_rng(i)).data),
-        )
-        for i in range(count)
-    ]
+    return [make_scene(i, 31, side) for i in range(count)]
 
 
 def write_markdown(found: Sequence[Comparison], paper: Mapping[tuple[str, str, str], float]) -> str:
     """The rank correlations as a table, and what they mean."""
+    rows = []
+    for c in found:
+        least = min(c.psnr, key=c.divergence.__getitem__)
+        best = max(c.psnr, key=c.psnr.__getitem__)
+        whose = "the authors'" if c.whose else "ours"
+        rows.append(f"| {whose} | {c.target} | {c.eps:g} | {c.rho:.2f} | {least} | {best} |")
+    most = max(sum(m == t for _, m, _ in paper) for t in TARGETS)
     lines = [
         "# Does U rank the networks?",
         "",
@@ -122,25 +117,19 @@ def write_markdown(found: Sequence[Comparison], paper: Mapping[tuple[str, str, s
         "",
         "| networks | target | eps | rank correlation | smallest U | highest PSNR |",
         "|---|---|---:|---:|---|---|",
-    ]
-    for c in found:
-        least = min(c.psnr, key=c.divergence.__getitem__)
-        best = max(c.psnr, key=c.psnr.__getitem__)
-        whose = "the authors'" if c.whose else "ours"
-        lines.append(f"| {whose} | {c.target} | {c.eps:g} | {c.rho:.2f} | {least} | {best} |")
-    known = {t: sum(1 for (_, m, _) in paper if m == t) for t in TARGETS}
-    most = max(known.values(), default=0)
-    lines += [
+        *rows,
         "",
         f"The paper's own table is not compared: {most} of its seven networks are known to us per "
         "target, and a rank correlation needs at least three.",
         "U knows the models a network was trained with and not how well the training went, it is the same "
         "for both directions of a transfer, and it depends on eps.",
+        "",
+        "![theory](theory.png)",
     ]
     return "\n".join(lines) + "\n"
 
 
-def draw_comparison(found: Sequence[Comparison]) -> Figure:
+def draw_comparison(found: Sequence[Comparison]) -> bytes:
     """U against PSNR, one panel per target, at the last eps."""
     shown = [c for c in found if c.eps == EPSILONS[-1]]
     page = new_figure(12, 4.3, layout="tight")
@@ -152,24 +141,17 @@ def draw_comparison(found: Sequence[Comparison]) -> Figure:
             ax.plot(xs, ys, "o", color=colour, ms=7, label=f"{name}, rank correlation {c.rho:.2f}")
             if not c.whose:
                 # Neighbours get their names on different sides of the point.
+                style = {"textcoords": "offset points", "rotation_mode": "anchor", "fontsize": 9}
                 for i, (x, y, n) in enumerate(sorted(zip(xs, ys, c.psnr, strict=True))):
-                    ax.annotate(
-                        n,
-                        (x, y),
-                        xytext=(2, -6) if i % 2 else (2, 6),
-                        va="top" if i % 2 else "bottom",
-                        rotation=-40 if i % 2 else 40,
-                        rotation_mode="anchor",
-                        textcoords="offset points",
-                        fontsize=9,
-                    )
+                    side, va = (-1, "top") if i % 2 else (1, "bottom")
+                    ax.annotate(n, (x, y), (2, 6 * side), va=va, rotation=40 * side, **style)
         ax.set_title(f"target {target}", fontsize=11)
         ax.set_xlabel("U(source, target)", fontsize=10)
         ax.margins(x=0.2, y=0.2)
         ax.spines[["top", "right"]].set_visible(False)
         ax.legend(fontsize=8, frameon=False, loc="lower left")
     axes[0].set_ylabel("mean PSNR in dB", fontsize=10)
-    return page
+    return draw_png(page)
 
 
 def run(clean: Sequence[Scene] | None, records: Path | None, out: Path) -> list[Path]:
@@ -195,5 +177,5 @@ def run(clean: Sequence[Scene] | None, records: Path | None, out: Path) -> list[
             f"{records} holds no PSNR of at least three of the networks {', '.join(NETWORKS)}; "
             "make it with 'hyperdlw bench simple'"
         )
-    text = write_markdown(found, SIMPLE.paper) + "\n![theory](theory.png)\n"
-    return experiment.write({"theory.md": text, "theory.png": draw_png(draw_comparison(found))})
+    text = write_markdown(found, SIMPLE.paper)
+    return experiment.write({"theory.md": text, "theory.png": draw_comparison(found)})
