@@ -71,15 +71,14 @@ def decode(
     ([[[10.0, -1.0]]], [[[True, False]]])
     """
     ok = np.isfinite(stored)
-    if encoding.nodata is not None:
-        ok &= stored != encoding.nodata
     with np.errstate(over="ignore", invalid="ignore"):
+        if encoding.nodata is not None:
+            ok &= stored != encoding.nodata
         values = stored.astype(np.float32)
-    ok &= np.isfinite(values)
-    if encoding.scale != 1.0 or encoding.offset != 0.0:
-        with np.errstate(over="ignore", invalid="ignore"):
+        ok &= np.isfinite(values)
+        if encoding.scale != 1.0 or encoding.offset != 0.0:
             scaled = values * np.float32(encoding.scale) + np.float32(encoding.offset)
-        values = np.where(ok, scaled, values)
+            values = np.where(ok, scaled, values)
     return values, ok
 
 

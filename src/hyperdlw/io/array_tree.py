@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cube import AXES, Encoding, to_nanometres
+from ..cube import AXES, Encoding
 from ..errors import BadFile
 from .checks import is_real
 from .metadata import fit_metadata, parse_metadata, simplify_value
@@ -32,15 +32,10 @@ LONGEST = 100_000
 """Entries of a believable list of wavelengths."""
 SMALL = 0.1
 """A 3-D array below this part of the largest one is a preview, not a second cube."""
-STRUCTURE = (
-    "DIMENSION_LIST",
-    "REFERENCE_LIST",
-    "CLASS",
-    "NAME",
-    "_Netcdf4",
-    "_NC",
-    "DIMENSION_LABELS",
-)
+MOST = 20_000
+"""Objects looked at; a file with more is no image."""
+STRUCTURE = ("DIMENSION_LIST", "REFERENCE_LIST", "CLASS", "NAME", "_Netcdf4", "_NC")
+STRUCTURE += ("DIMENSION_LABELS",)
 FILL = ("_FillValue", "missing_value", "Data_Ignore_Value", "nodata")
 OURS = (*FILL, "axes", "scale_factor", "add_offset", "Scale_Factor")
 
@@ -74,6 +69,12 @@ class Tree:
     @property
     def variables(self) -> dict[str, Variable]:
         return {name: node.variable for name, node in self.nodes.items()}
+
+
+def check_count(path: Path, count: int) -> None:
+    """Refuse a tree of more than ``MOST`` objects."""
+    if count > MOST:
+        raise BadFile(f"{path} holds over {MOST} objects; it is no image of hyperdlw's kind")
 
 
 def choose_array(tree: Tree, key: str | None, notes: list[str]) -> str:
@@ -185,39 +186,24 @@ def find_band_axis(tree: Tree, cube: str, axes: str | None) -> tuple[str, list[N
 
 
 def open_tree(
-    tree: Tree,
-    window: Callable[[str, str], ReadWindow],
-    format: str,
-    options: ReadOptions,
+    tree: Tree, window: Callable[[str, str], ReadWindow], format: str, options: ReadOptions
 ) -> CubeReader:
-    """Open the cube of a tree.
-
-    Args:
-        tree: what the file holds.
-        window: makes the window function of an array (name, axes).
-        format: name of the format, for the encoding.
-        options: what the user says.
-    """
+    """Open the cube of a tree; ``window`` makes the window function of an array (name, axes)."""
     notes: list[str] = []
     name = choose_array(tree, options.key, notes)
     node = tree.nodes[name]
     order, centres = find_band_axis(tree, name, options.axes)
     stored = insert_band(node.variable.shape, order)
     bands, rows, cols = (stored[order.index(a)] for a in AXES)
-    said = FileFacts(metadata=_read_metadata(tree, name, bands, notes))
+    said = FileFacts(metadata=_read_metadata(tree, name, bands, notes), notes=notes)
     said.metadata["stored_ndim"] = len(node.variable.shape)
-    if centres:
-        said.wavelengths = to_nanometres(centres[0].texts, centres[0].units, notes)
-        notes.append(f"wavelengths are from {centres[0].name}")
+    none = NumberList("", [], None, 0)
+    lists = (centres, find_lists(tree, name, WIDTHS, {bands}))
+    centre, width = (found[0] if found else none for found in lists)
+    said.set_spectrum(centre.texts, centre.units, width.texts, width.units)
     waves = said.wavelengths
-    for entry in find_lists(tree, name, WIDTHS, {bands})[:1]:
-        # Widths without a unit have that of the wavelengths.
-        units = entry.units or (centres[0].units if centres else None)
-        if units is None and waves is not None:
-            units = "um" if float(centres[0].texts[0]) != waves[0] else "nm"
-        widths = to_nanometres(entry.texts, units, notes, "fwhm")
-        if widths is not None:
-            said.metadata["fwhm"] = tuple(widths.tolist())
+    if centres:
+        notes.append(f"wavelengths are from {centre.name}")
     for entry in find_lists(tree, name, GOOD, {bands})[:1]:
         said.good_bands = np.array([float(text) for text in entry.texts]) != 0
         notes.append(f"good bands are from {entry.name}")
@@ -254,11 +240,8 @@ def _read_scale(node: Node, notes: list[str]) -> tuple[float, float]:
 
 
 def _read_fill(node: Node) -> tuple[float | None, str | None]:
-    for name in FILL:
-        value = _read_number(node.attributes[name]) if name in node.attributes else None
-        if value is not None:
-            return value, name
-    return None, None
+    said = ((_read_number(node.attributes.get(name)), name) for name in FILL)
+    return next((found for found in said if found[0] is not None), (None, None))
 
 
 def _read_metadata(tree: Tree, cube: str, bands: int, notes: list[str]) -> dict[str, Any]:

@@ -64,9 +64,6 @@ def check_output(
 ) -> None:
     """Raise at once if ``path`` could not be written later: cheap to call before long work.
 
-    Args:
-        path, overwrite, directory: as for :func:`atomic`.
-
     >>> check_output("no/such/folder/x.npy")
     Traceback (most recent call last):
     hyperdlw.errors.BadFile: there is no folder no/such/folder to write x.npy in; create it first

@@ -23,9 +23,6 @@ ALWAYS_FINE = 64 * 2**20
 def explain_errors(path: Path) -> Iterator[None]:
     """Turn whatever a foreign parser raises on a damaged file into one BadFile sentence.
 
-    Args:
-        path: the file named in the sentence.
-
     >>> with explain_errors(Path("x.npy")):
     ...     raise ValueError("EOF: expected 6 bytes")
     Traceback (most recent call last):
@@ -59,11 +56,6 @@ def count_bytes(shape: tuple[int, ...], dtype: str) -> int:
 def check_promise(what: object, promised: int, stored: int) -> None:
     """Refuse to allocate ``promised`` bytes for ``stored`` bytes of file.
 
-    Args:
-        what: the file or variable named in the error.
-        promised: size of the array according to the header.
-        stored: size of what really is on the disk (maybe compressed).
-
     >>> check_promise("bomb.npz", 10**12, 10**6)
     Traceback (most recent call last):
     hyperdlw.errors.BadFile: bomb.npz promises 1000.0 GB but holds only 1.0 MB; get a fresh copy
@@ -75,12 +67,7 @@ def check_promise(what: object, promised: int, stored: int) -> None:
 
 
 def check_memory(what: object, shape: tuple[int, int, int]) -> None:
-    """Refuse to hold a cube that the machine's memory cannot hold (float32 and a mask).
-
-    Args:
-        what: the file named in the error.
-        shape: of the cube.
-    """
+    """Refuse to hold a cube that the machine's memory cannot hold (float32 and a mask)."""
     needed = 5 * math.prod(shape)
     total = measure_memory()
     if total is not None and needed > total:
@@ -110,11 +97,6 @@ def measure_memory() -> int | None:
 
 def check_cube(what: object, shape: tuple[int, ...], dtype: str) -> None:
     """Refuse what cannot be a cube before reading it.
-
-    Args:
-        what: the file or variable named in the error.
-        shape: stored shape; two axes are one band.
-        dtype: NumPy name of the type, or any other word for what is no number.
 
     >>> check_cube("x.npy", (4, 5, 6, 7), "uint8")
     Traceback (most recent call last):

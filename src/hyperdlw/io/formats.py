@@ -144,6 +144,14 @@ class Format:
         return _collect_windows(self, path, like, encoding)
 
 
+class KeyedFormat(Format):
+    """A format of named arrays, which can hold everything beside the numbers."""
+
+    has_keys = True
+    free_axes = True
+    holds = None
+
+
 @contextmanager
 def _collect_windows(
     form: Format, path: Path, like: Described, encoding: Encoding

@@ -11,10 +11,10 @@ import numpy as np
 
 from ..cube import AXES, Encoding
 from ..errors import BadFile
-from .array_tree import Node, Tree, open_tree
+from .array_tree import Node, Tree, check_count, open_tree
 from .checks import check_promise, count_bytes, explain_errors
-from .formats import FLOATS, INTEGERS, Format
-from .metadata import carry_metadata, format_metadata
+from .formats import FLOATS, INTEGERS, KeyedFormat
+from .metadata import list_neighbours, list_scale
 from .named_arrays import Variable
 from .pictures import fit_nodata
 from .reader import CubeReader, Described, Index, ReadOptions, ReadWindow, Stored
@@ -24,29 +24,21 @@ if TYPE_CHECKING:
     import h5py
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
-MOST = 20_000
-"""Objects looked at; a file with more is no image."""
 CHUNK, CHUNKED = 64, 2**24
 """Sides of a chunk, and bytes from which an output has chunks: windows are then read quickly."""
 
 
-OLD = {
-    b"CDF\x01": "NetCDF classic; convert it with 'nccopy -k nc4'",
-    b"CDF\x02": "NetCDF classic; convert it with 'nccopy -k nc4'",
-    b"CDF\x05": "NetCDF classic; convert it with 'nccopy -k nc4'",
-    b"\x0e\x03\x13\x01": "HDF4; convert it with 'h4toh5'",
-}
+CLASSIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
+OLD = dict.fromkeys(CLASSIC, "NetCDF classic; convert it with 'nccopy -k nc4'")
+OLD[b"\x0e\x03\x13\x01"] = "HDF4; convert it with 'h4toh5'"
 
 
-class Hdf5(Format):
+class Hdf5(KeyedFormat):
     """HDF5 and NetCDF 4; the older relatives of both are recognised and refused."""
 
     name = "hdf5"
     suffixes = (".h5", ".hdf5", ".he5", ".nc", ".nc4")
-    has_keys = True
-    free_axes = True
     dtypes = INTEGERS | FLOATS | {"bool", "float16"}
-    holds = None
 
     def recognise(self, path: Path, head: bytes) -> bool:
         return MAGIC in (head[:8], head[512:520]) or head[:4] in OLD
@@ -107,35 +99,25 @@ def walk_file(path: Path, file: h5py.File) -> Tree:
     nodes: dict[str, Node] = {}
     groups: dict[str, dict[str, object]] = {"": _read_attributes(file)}
     waiting: list[tuple[str, h5py.Group]] = [("", file)]
-    seen = {_locate(file)}
+    seen = {file["/"].id}  # compared by the address in the file
     count = 0
     while waiting:
         prefix, group = waiting.pop()
         for name in group:
             count += 1
-            if count > MOST:
-                raise BadFile(
-                    f"{path} holds over {MOST} objects; it is no image of hyperdlw's kind"
-                )
+            check_count(path, count)
             if not isinstance(group.get(name, getlink=True), h5py.HardLink):
                 continue
             item = group[name]
             where = f"{prefix}/{name}" if prefix else name
             if isinstance(item, h5py.Group):
-                if _locate(item) not in seen:
-                    seen.add(_locate(item))
+                if item.id not in seen:
+                    seen.add(item.id)
                     groups[where] = _read_attributes(item)
                     waiting.append((where, item))
             elif isinstance(item, h5py.Dataset) and item.shape is not None:
                 nodes[where] = _make_node(path, where, item)
     return Tree(path, dict(sorted(nodes.items())), groups)
-
-
-def _locate(item: h5py.Group) -> tuple[int, int]:
-    import h5py
-
-    facts = h5py.h5o.get_info(item.id)
-    return facts.fileno, facts.addr
 
 
 def _read_attributes(item: h5py.Group | h5py.Dataset) -> dict[str, object]:
@@ -246,22 +228,13 @@ def write_description(
     file: h5py.File, item: h5py.Dataset, like: Described, encoding: Encoding
 ) -> None:
     """Everything beside the numbers, in CF's words where it has them."""
-    meta = carry_metadata(like)
-    item.attrs["axes"] = encoding.axes
-    if encoding.scale != 1.0 or encoding.offset != 0.0:
-        item.attrs["scale_factor"] = encoding.scale
-        item.attrs["add_offset"] = encoding.offset
-    fill = np.nan if meta.get("nodata_is_nan") else encoding.nodata
+    item.attrs.update({"axes": encoding.axes} | list_scale(encoding))
+    fill = np.nan if like.metadata.get("nodata_is_nan") else encoding.nodata
     if fill is not None:  # CF wants it in the type of the cube
         fits = fit_nodata(encoding) is not None and item.dtype.kind != "b"
         item.attrs["_FillValue"] = item.dtype.type(fill) if fits else np.float64(fill)
-    if like.wavelengths is not None:
-        file.create_dataset("wavelengths", data=like.wavelengths).attrs["units"] = "nm"
-    if "fwhm" in meta:
-        widths = np.asarray(meta["fwhm"], np.float64)
-        file.create_dataset("fwhm", data=widths).attrs["units"] = "nm"
-    if not like.good_bands.all():
-        file.create_dataset("good_bands", data=like.good_bands.astype(np.uint8))
-    text = format_metadata(like)
-    if text is not None:  # a variable: attributes have 64 kB at most
-        file.create_dataset("metadata", data=text)
+    # Metadata are a variable, because attributes have 64 kB at most.
+    for name, value in list_neighbours(like).items():
+        beside = file.create_dataset(name, data=value.view("u1") if name == "good_bands" else value)
+        if name in ("wavelengths", "fwhm"):
+            beside.attrs["units"] = "nm"

@@ -21,7 +21,7 @@ import numpy as np
 from ..cube import Encoding
 from ..errors import BadFile
 from .checks import check_promise, explain_errors
-from .formats import FLOATS, INTEGERS, Format
+from .formats import FLOATS, INTEGERS, KeyedFormat
 from .named_arrays import Load, Variable, make_variables, open_named
 from .reader import CubeReader, Described, ReadOptions, Stored
 
@@ -44,15 +44,12 @@ NAMES = {"float64": "double", "float32": "single", "bool": "logical"}
 HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
-class Mat5(Format):
+class Mat5(KeyedFormat):
     """Versions 5 to 7; written as version 7.3 if version 5 cannot hold so much."""
 
     name = "mat5"
     suffixes = (".mat",)
-    has_keys = True
-    free_axes = True
     dtypes = DTYPES
-    holds = None
 
     def recognise(self, path: Path, head: bytes) -> bool:
         """Whether the header has the version and the byte order mark of a version 5 file."""
@@ -81,14 +78,11 @@ class Mat5(Format):
             file.write(b"MATLAB 5.0 MAT-file, written by hyperdlw".ljust(116))
 
 
-class Mat73(Format):
+class Mat73(KeyedFormat):
     """Version 7.3; its axes are in the order that MATLAB shows."""
 
     name = "mat73"
-    has_keys = True
-    free_axes = True
     dtypes = DTYPES
-    holds = None
 
     def recognise(self, path: Path, head: bytes) -> bool:
         """Whether this is HDF5 behind a MATLAB header, or HDF5 that calls itself .mat."""
@@ -305,12 +299,7 @@ def _name_type(dtype: np.dtype[np.generic]) -> str:
 
 
 def write_variables(path: Path, variables: Mapping[str, Stored]) -> None:
-    """Write variables as MATLAB would with ``save -v7.3``.
-
-    Args:
-        path: the file to make.
-        variables: arrays by name, with the shapes MATLAB is to show.
-    """
+    """Write variables as MATLAB would with ``save -v7.3``."""
     import h5py
 
     # Through a Python file, because HDF5's own output crashes the interpreter on a full disk.

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..cube import Encoding
 from .reader import Described
 
 TRANSIENT = frozenset(
@@ -55,13 +56,30 @@ def carry_metadata(header: Described) -> dict[str, Any]:
     return {str(k): v for k, v in found.items() if v is not ... and v not in ((), {}, None)}
 
 
-def format_metadata(header: Described) -> str | None:
-    """The carried metadata as JSON, or None if there is none.
+def list_neighbours(header: Described) -> dict[str, Any]:
+    """Arrays and text for a file to hold beside the cube, where they say something.
 
-    Infinity and NaN are written as Python does and read back by :func:`parse_metadata`.
+    ``wavelengths`` and ``fwhm`` in nm, ``good_bands``, and ``metadata`` as JSON (infinity and NaN
+    are written as Python does and read back by :func:`parse_metadata`).
     """
-    found = carry_metadata(header)
-    return json.dumps(found, sort_keys=True, ensure_ascii=False) if found else None
+    carried = carry_metadata(header)
+    found: dict[str, Any] = {}
+    if header.wavelengths is not None:
+        found["wavelengths"] = header.wavelengths
+    if "fwhm" in carried:
+        found["fwhm"] = np.asarray(carried["fwhm"], np.float64)
+    if not header.good_bands.all():
+        found["good_bands"] = header.good_bands
+    if carried:
+        found["metadata"] = json.dumps(carried, sort_keys=True, ensure_ascii=False)
+    return found
+
+
+def list_scale(encoding: Encoding) -> dict[str, float]:
+    """Attributes of an array for its scale and offset, in CF's words."""
+    if encoding.scale == 1.0 and encoding.offset == 0.0:
+        return {}
+    return {"scale_factor": encoding.scale, "add_offset": encoding.offset}
 
 
 def parse_metadata(text: str, bands: int, notes: list[str]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..cube import AXES, Encoding, Metadata
 from ..errors import BadFile, unknown_name
 from .checks import check_cube, is_real
-from .metadata import format_metadata, parse_metadata
+from .metadata import list_neighbours, parse_metadata
 from .reader import (
     CubeReader,
     Described,
@@ -66,11 +66,6 @@ Load = Callable[[str], Stored]
 def choose_variable(path: Path, variables: Mapping[str, Variable], key: str | None) -> str:
     """The name of the variable to read: ``key``, or the only 3-D array of real numbers.
 
-    Args:
-        path: the file named in errors.
-        variables: what the file holds.
-        key: the name asked for, or None.
-
     >>> held = {"x": Variable((4, 5, 6), "uint8"), "labels": Variable((4, 5), "uint8")}
     >>> choose_variable(Path("a.npz"), held, None)
     'x'
@@ -82,9 +77,7 @@ def choose_variable(path: Path, variables: Mapping[str, Variable], key: str | No
         return key
     found = {name: v for name, v in variables.items() if v.is_candidate}
     if len(found) == 1:
-        (name,) = found
-        check_cube(f"{name} in {path}", found[name].shape, found[name].dtype)
-        return name
+        return choose_variable(path, variables, next(iter(found)))
     if "cube" in found:  # the name hyperdlw writes; a preview beside it does not make it ambiguous
         return "cube"
     if found:
@@ -116,12 +109,6 @@ def read_neighbours(
     """The order of the axes, and what the small variables beside the cube ``name`` say about it.
 
     What does not fit the cube becomes a note.
-
-    Args:
-        path: the file named in errors.
-        variables: what the file holds.
-        load: reads one variable.
-        axes: the order the user asked for, which wins over a stored one.
     """
     said = FileFacts(nodata_from="'nodata' in the file")
 
@@ -175,16 +162,7 @@ def open_named(
     options: ReadOptions,
     metadata: Metadata | None = None,
 ) -> CubeReader:
-    """Open the cube of a file of named variables; it is read whole when it is first needed.
-
-    Args:
-        path: the file named in errors.
-        variables: what the file holds.
-        load: reads one variable.
-        format: name of the format, for the encoding.
-        options: what the user says.
-        metadata: what the format wants back on writing.
-    """
+    """Open the cube of a file of named variables; it is read whole when it is first needed."""
     name = choose_variable(path, variables, options.key)
     axes, facts = read_neighbours(path, variables, load, name, options.axes)
     promised = variables[name]
@@ -210,27 +188,13 @@ def open_named(
 def make_variables(
     cube: Described, stored: Stored, encoding: Encoding, name: str
 ) -> dict[str, Stored]:
-    """The variables to write: the cube first, then those neighbours that say something.
-
-    Args:
-        cube: where the wavelengths and good bands come from.
-        stored: the array to store.
-        encoding: how it is stored.
-        name: the cube's variable name; a neighbour's name is not allowed to hide it.
-    """
-    out: dict[str, Stored] = {"cube" if name in NEIGHBOURS else name: stored}
-    if cube.wavelengths is not None:
-        out["wavelengths"] = cube.wavelengths
-    if not cube.good_bands.all():
-        out["good_bands"] = cube.good_bands
+    """The variables to write: the cube first, then those neighbours that say something."""
+    said: dict[str, object] = list_neighbours(cube)
     if encoding.scale != 1.0 or encoding.offset != 0.0:
-        out["scale"] = np.array(encoding.scale)
-        out["offset"] = np.array(encoding.offset)
+        said |= {"scale": encoding.scale, "offset": encoding.offset}
     if encoding.nodata is not None:
-        out["nodata"] = np.array(encoding.nodata)
+        said["nodata"] = encoding.nodata
     if encoding.axes != DEFAULT_AXES:
-        out["axes"] = np.array(encoding.axes)
-    text = format_metadata(cube)
-    if text is not None:
-        out["metadata"] = np.array(text)
-    return out
+        said["axes"] = encoding.axes
+    beside = {word: np.asarray(said[word]) for word in NEIGHBOURS if word in said}
+    return {"cube" if name in NEIGHBOURS else name: stored} | beside

@@ -16,7 +16,7 @@ from numpy.lib import format as npformat
 from ..cube import AXES, Encoding
 from ..errors import BadFile
 from .checks import check_cube, check_promise, count_bytes, explain_errors, format_size
-from .formats import Format
+from .formats import Format, KeyedFormat
 from .named_arrays import DEFAULT_AXES, Load, Variable, insert_band, make_variables, open_named
 from .reader import CubeReader, Described, FileFacts, ReadOptions, Stored, build_reader, map_windows
 from .writer import WriteWindow, write_mapped
@@ -62,14 +62,11 @@ class Npy(Format):
             np.save(file, stored, allow_pickle=False)
 
 
-class Npz(Format):
+class Npz(KeyedFormat):
     """The cube and its neighbours as members; compressed if the input was."""
 
     name = "npz"
     suffixes = (".npz",)
-    has_keys = True
-    free_axes = True
-    holds = None
 
     def recognise(self, path: Path, head: bytes) -> bool:
         return head.startswith((b"PK\x03\x04", b"PK\x05\x06"))

@@ -54,9 +54,6 @@ def open_reader(
 ) -> CubeReader:
     """Open a cube to be read by windows; only its header is read now.
 
-    Args:
-        path, key, axes, nodata: as for :func:`open_cube`.
-
     >>> import tempfile
     >>> from pathlib import Path
     >>> file = Path(tempfile.mkdtemp()) / "a.npy"

@@ -97,13 +97,8 @@ def read_palette(picture: DatasetReader) -> NDArray[np.uint8] | None:
 def _read_facts(picture: DatasetReader, bands: list[int], notes: list[str]) -> FileFacts:
     """Scale, offset and nodata, and metadata where bands differ."""
     facts = FileFacts(notes=notes, nodata_from="the file's nodata tag")
-    each = [(float(picture.scales[b - 1]), float(picture.offsets[b - 1])) for b in bands]
-    facts.scale, facts.offset = each[0]
-    if len(set(each)) > 1 or facts.scale == 0.0:
-        notes.append("scale and offset differ between bands and were not used")
-        facts.metadata["band_scales"] = tuple(s for s, _ in each)
-        facts.metadata["band_offsets"] = tuple(o for _, o in each)
-        facts.scale, facts.offset = 1.0, 0.0
+    scales, offsets = ([float(v[b - 1]) for b in bands] for v in (picture.scales, picture.offsets))
+    facts.set_scales(scales, offsets)
     facts.nodata = None if picture.nodata is None else float(picture.nodata)
     return facts
 
@@ -172,12 +167,7 @@ def open_picture(
 
 
 def read_pixels(path: Path, driver: str) -> Stored:
-    """All bands (band, row, col) of a picture.
-
-    Args:
-        path: the picture.
-        driver: GDAL's name of the format.
-    """
+    """All bands (band, row, col) of a picture."""
     with open_gdal(path, driver) as picture:
         bands, _ = list_channels(path, picture)
         everything = slice(None), slice(0, picture.height), slice(0, picture.width)
@@ -205,14 +195,6 @@ def write_picture(
 
     The picture is made in memory: GDAL overlooks a full disk when it closes a file, Python does
     not.
-
-    Args:
-        path: the file to make.
-        driver: GDAL's name of the format.
-        stored: (band, row, col).
-        nodata: the value for GDAL's nodata tag.
-        prepare: writes what the format holds beside the numbers.
-        options: GDAL's creation options.
     """
     from rasterio.io import MemoryFile
 

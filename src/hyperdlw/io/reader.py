@@ -33,7 +33,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cube import AXES, Cube, Encoding, Metadata, decode
+from ..cube import AXES, Cube, Encoding, Metadata, decode, to_nanometres
 from ..errors import BadInput
 from .checks import check_memory, check_promise, count_bytes
 
@@ -81,6 +81,34 @@ class FileFacts:
     good_bands: NDArray[np.bool_] | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+
+    def set_spectrum(
+        self,
+        centres: Sequence[str] | None,
+        units: str | None,
+        widths: Sequence[str] | None,
+        width_units: str | None = None,
+    ) -> None:
+        """Take wavelengths and widths from numbers as the file writes them, and its units."""
+        waves = None if not centres else to_nanometres(centres, units, self.notes)
+        self.wavelengths = waves
+        if not widths:
+            return
+        units = width_units or units
+        if units is None and waves is not None and centres:
+            # Without a unit the widths are in that of the wavelengths, however small they are.
+            units = "um" if float(centres[0]) != waves[0] else "nm"
+        fwhm = to_nanometres(widths, units, self.notes, "fwhm")
+        if fwhm is not None:
+            self.metadata["fwhm"] = tuple(fwhm.tolist())
+
+    def set_scales(self, scales: Sequence[float], offsets: Sequence[float]) -> None:
+        """Take the scale and offset of every band, as metadata where bands differ."""
+        if len(set(zip(scales, offsets, strict=True))) == 1 and scales[0] != 0.0:
+            self.scale, self.offset = scales[0], offsets[0]
+            return
+        self.metadata |= {"band_scales": tuple(scales), "band_offsets": tuple(offsets)}
+        self.notes.append("scale and offset differ between bands and were not used")
 
 
 class Described(Protocol):
@@ -257,11 +285,7 @@ def build_reader(
 
 
 def load_windows(load: Callable[[], Stored]) -> ReadWindow:
-    """A window function for a format that has to be read whole: once, at the first window.
-
-    Args:
-        load: reads everything as (band, row, col).
-    """
+    """A window function for a format that is read whole, (band, row, col), at the first window."""
     held: list[Stored] = []
     lock = threading.Lock()
 
@@ -326,12 +350,6 @@ def cut_windows(
     shape: tuple[int, int, int], itemsize: int, tile: tuple[int, int], most: int = 2**26
 ) -> Iterator[tuple[slice, slice]]:
     """Windows of whole tiles that cover an image, each of at most ``most`` bytes or one tile.
-
-    Args:
-        shape: (bands, rows, columns).
-        itemsize: bytes of a number.
-        tile: rows and columns that a file holds together.
-        most: bytes of a window with all bands.
 
     >>> list(cut_windows((2, 5, 3), 1, (2, 3), 12))[-1]
     (slice(4, 5, None), slice(0, 3, None))

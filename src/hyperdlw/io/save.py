@@ -109,12 +109,7 @@ def open_writer(
 
 
 def check_save(path: str | os.PathLike[str], cube: Cube) -> None:
-    """Refuse an output whose format cannot hold the cube, before any work is done.
-
-    Args:
-        path: the output.
-        cube: with the encoding it would be written in.
-    """
+    """Refuse an output whose format cannot hold the cube, before any work is done."""
     check_fits(path, choose_format(path, cube.encoding), cube.encoding, cube.bands)
 
 
@@ -123,20 +118,15 @@ def check_place(
 ) -> None:
     """Refuse an output that could not be written later, by its place alone.
 
-    Args:
-        path: the output.
-        form: its format; None to take the ending's.
-        overwrite: as for :func:`save_cube`.
+    ``form`` is its format; None takes that of the ending.
     """
     (form or choose_format(path, Encoding())).check_place(Path(path), overwrite)
 
 
 def check_places(paths: Sequence[str | None], overwrite: bool, source: str = "") -> None:
-    """Refuse outputs that could not be written, before anything is read.
+    """Refuse outputs (None: not wanted) that could not be written, before anything is read.
 
-    Args:
-        paths: the outputs; None for those that are not wanted.
-        source: the input, if the outputs are cubes.
+    ``source`` is the input, if the outputs are cubes.
     """
     given = [p for p in paths if p is not None]
     if len({os.path.realpath(p) for p in given}) < len(given):

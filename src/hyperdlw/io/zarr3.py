@@ -14,31 +14,29 @@ import numpy as np
 
 from ..cube import AXES, Encoding
 from ..errors import BadFile, MissingDependency, OutputExists
-from .array_tree import Node, Tree, open_tree
+from .array_tree import Node, Tree, check_count, open_tree
 from .checks import check_promise, count_bytes, explain_errors
-from .formats import FLOATS, INTEGERS, Format
-from .hdf5 import MOST, slice_windows
-from .metadata import carry_metadata, format_metadata
+from .formats import FLOATS, INTEGERS, KeyedFormat
+from .hdf5 import slice_windows
+from .metadata import list_neighbours, list_scale
 from .named_arrays import Variable
 from .reader import CubeReader, Described, Index, ReadOptions, ReadWindow, Stored
 from .writer import WriteWindow
 
 MARKS = ("zarr.json", ".zgroup", ".zarray")
+UNITS = {"wavelengths": "wavelength_units", "fwhm": "fwhm_units"}
 CHUNK, SHARD = (64, 64, 64), 256
 """Voxels of a chunk; pixels along a side of a shard, which is one file."""
 
 
-class Zarr(Format):
+class Zarr(KeyedFormat):
     """A group with the array ``cube`` (band, row, col): chunks make other orders pointless."""
 
     name = "zarr"
     suffixes = (".zarr",)
-    has_keys = True
-    free_axes = True
     is_folder = True
     shares_strips = True
     dtypes = INTEGERS | FLOATS | {"bool", "float16"}
-    holds = None
 
     def recognise(self, path: Path, head: bytes) -> bool:
         return is_store(path)
@@ -114,10 +112,7 @@ def walk_store(path: Path) -> Tree:
             return Tree(path, {"array": _make_node(path, "array", root)}, {"": {}})
         groups[""] = dict(root.attrs)
         for count, (name, item) in enumerate(root.members(max_depth=8)):
-            if count > MOST:
-                raise BadFile(
-                    f"{path} holds over {MOST} objects; it is no image of hyperdlw's kind"
-                )
+            check_count(path, count)
             if isinstance(item, zarr.Array):
                 nodes[name] = _make_node(path, name, item)
             else:
@@ -213,14 +208,16 @@ class StoreWriter:
 def write_windows(
     tmp: Path, like: Described, encoding: Encoding, strip: int | None = None
 ) -> Iterator[WriteWindow]:
-    """Write what is known about the cube, and the numbers window by window.
-
-    Args:
-        strip: as for :func:`choose_layout`.
-    """
+    """Write what is known about the cube, and the numbers window by window."""
     chunks, shards = choose_layout(like, strip)
     group = import_zarr().create_group(store=str(tmp), overwrite=False)
-    group.attrs.update(_describe_cube(like, encoding))
+    for name, value in list_neighbours(like).items():
+        group.attrs[name] = value if isinstance(value, str) else np.multiply(value, 1).tolist()
+        if name in UNITS:
+            group.attrs[UNITS[name]] = "nm"
+    attributes: dict[str, object] = {"axes": AXES, **list_scale(encoding)}
+    if encoding.nodata is not None and np.isfinite(encoding.nodata):
+        attributes["_FillValue"] = encoding.nodata
     group.create_array(
         "cube",
         shape=like.shape,
@@ -228,32 +225,9 @@ def write_windows(
         chunks=chunks,
         shards=shards,
         dimension_names=("band", "row", "col"),
-        attributes=_describe_array(like, encoding),
+        attributes=attributes,
     )
     yield StoreWriter(tmp)
     # What a process that was killed left behind.
     for file in tmp.rglob("*.partial"):
         file.unlink()
-
-
-def _describe_array(like: Described, encoding: Encoding) -> dict[str, object]:
-    found: dict[str, object] = {"axes": AXES}
-    if encoding.scale != 1.0 or encoding.offset != 0.0:
-        found |= {"scale_factor": encoding.scale, "add_offset": encoding.offset}
-    if encoding.nodata is not None and np.isfinite(encoding.nodata):
-        found["_FillValue"] = encoding.nodata
-    return found
-
-
-def _describe_cube(like: Described, encoding: Encoding) -> dict[str, object]:
-    found: dict[str, object] = {}
-    if like.wavelengths is not None:
-        found |= {"wavelengths": like.wavelengths.tolist(), "wavelength_units": "nm"}
-    if "fwhm" in carry_metadata(like):
-        found |= {"fwhm": list(carry_metadata(like)["fwhm"]), "fwhm_units": "nm"}
-    if not like.good_bands.all():
-        found["good_bands"] = like.good_bands.astype(int).tolist()
-    text = format_metadata(like)
-    if text is not None:  # as text: JSON proper has no NaN
-        found["metadata"] = text
-    return found

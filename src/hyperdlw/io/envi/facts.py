@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...cube import Encoding, Metadata, to_nanometres
+from ...cube import Encoding, Metadata
 from ...errors import BadFile
 from ..checks import count_bytes, format_size
 from ..metadata import ENVI_KEYS, carry_metadata
@@ -103,16 +103,10 @@ def read_facts(keys: Mapping[str, str], bands: int, notes: list[str]) -> FileFac
     unitless = (units or "").strip().lower() == "index"
     centres = None if read_numbers("wavelength") is None or unitless else read_list("wavelength")
     widths = None if read_numbers("fwhm") is None or unitless else read_list("fwhm")
-    wavelengths = None if centres is None else to_nanometres(centres, units, notes)
-    if widths is not None and units is None and wavelengths is not None and centres is not None:
-        # Without a unit the widths are in that of the wavelengths, however small they are.
-        units = "um" if float(centres[0]) != wavelengths[0] else "nm"
-    fwhm = None if widths is None else to_nanometres(widths, units, notes, "fwhm")
-    facts = FileFacts(wavelengths=wavelengths, notes=notes)
+    facts = FileFacts(notes=notes)
+    facts.set_spectrum(centres, units, widths)
     good = read_numbers("bbl")
     facts.good_bands = None if good is None else np.array(good) != 0
-    if fwhm is not None:
-        facts.metadata["fwhm"] = tuple(fwhm.tolist())
     names = read_list("band names")
     if names is not None:
         facts.metadata["band_names"] = tuple(names)
@@ -149,12 +143,7 @@ def _read_scale(
     gains, offsets = read_numbers("data gain values"), read_numbers("data offset values")
     if gains is None and offsets is None:
         return
-    gains, offsets = gains or [1.0] * bands, offsets or [0.0] * bands
-    if len(set(gains)) == 1 and len(set(offsets)) == 1 and gains[0] != 0:
-        facts.scale, facts.offset = gains[0], offsets[0]
-        return
-    facts.metadata |= {"band_scales": tuple(gains), "band_offsets": tuple(offsets)}
-    facts.notes.append("scale and offset differ between bands and were not used")
+    facts.set_scales(gains or [1.0] * bands, offsets or [0.0] * bands)
 
 
 def _strip_braces(text: str) -> str:
@@ -272,10 +261,7 @@ def find_losses(like: Described) -> set[str]:
     kept = meta.get("envi", {})
     said = set() if "map info" in kept else {"crs", "transform"} & set(meta)
     keys = header.make_place_keys(meta) if said else {}
-    found = {
-        "transform": "map info",
-        "crs": "coordinate system string",
-    }
+    found = {"transform": "map info", "crs": "coordinate system string"}
     refused = {name for name in said if found[name] not in keys}
     if any(set(name) & set(",{}\n\r") for name in meta.get("band_names", ())):
         refused.add("band_names")

@@ -83,14 +83,7 @@ def load_header(path: Path) -> tuple[dict[str, str], list[str]]:
 def read_integer(
     path: Path, keys: Mapping[str, str], key: str, default: int | None, low: int, high: int
 ) -> int:
-    """An integer of the header between two limits, or a sentence that names the key.
-
-    Args:
-        path: the header named in errors.
-        keys: from :func:`parse_header`.
-        default: for an absent key; None if it must be there.
-        low, high: limits, both allowed.
-    """
+    """An integer of the header between two limits, or a sentence that names the key."""
     text = keys.get(key)
     if text is None:
         if default is None:
