@@ -180,7 +180,7 @@ def test_strips_have_files_of_their_own(tmp_path):
 def test_without_zarr_it_is_said_before_the_work(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "zarr", None)
     with pytest.raises(MissingDependency, match=r"pip install 'hyperdlw\[scale\]'"):
-        io.check_place(tmp_path / "out.zarr")
+        io.check_places([str(tmp_path / "out.zarr")], False, "in.npy")
 
 
 def test_no_scheduler_is_one_sentence():

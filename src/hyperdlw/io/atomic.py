@@ -62,20 +62,14 @@ def atomic(
 def check_output(
     path: str | os.PathLike[str], *, overwrite: bool = False, directory: bool = False
 ) -> None:
-    """Raise at once if ``path`` could not be written later: cheap to call before long work.
-
-    >>> check_output("no/such/folder/x.npy")
-    Traceback (most recent call last):
-    hyperdlw.errors.BadFile: there is no folder no/such/folder to write x.npy in; create it first
-    """
+    """Raise at once if ``path`` could not be written later: cheap to call before long work."""
     if "\0" in os.fspath(path):
         raise BadFile(f"{os.fspath(path)!r} cannot be a file name; choose another output")
     given = Path(path)
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
-        raise BadFile(
-            f"there is no folder {given.parent} to write {given.name} in; create it first"
-        )
+        words = f"there is no folder {given.parent} to write {given.name} in"
+        raise BadFile(f"{words}; create it first")
     if not os.path.lexists(target):
         return
     if target.is_dir() != directory:

@@ -21,13 +21,7 @@ ALWAYS_FINE = 64 * 2**20
 
 @contextmanager
 def explain_errors(path: Path) -> Iterator[None]:
-    """Turn whatever a foreign parser raises on a damaged file into one BadFile sentence.
-
-    >>> with explain_errors(Path("x.npy")):
-    ...     raise ValueError("EOF: expected 6 bytes")
-    Traceback (most recent call last):
-    hyperdlw.errors.BadFile: x.npy is damaged or incomplete (EOF: expected 6 bytes); get a fresh copy
-    """
+    """Turn whatever a foreign parser raises on a damaged file into one BadFile sentence."""
     try:
         yield
     except DlwError:
@@ -45,25 +39,15 @@ def explain_errors(path: Path) -> Iterator[None]:
 
 
 def count_bytes(shape: tuple[int, ...], dtype: str) -> int:
-    """Bytes of an array, in whole numbers of any length.
-
-    >>> count_bytes((10**6, 10**6, 10**6), "uint16")
-    2000000000000000000
-    """
+    """Bytes of an array, in whole numbers of any length."""
     return math.prod(shape) * np.dtype(dtype).itemsize
 
 
 def check_promise(what: object, promised: int, stored: int) -> None:
-    """Refuse to allocate ``promised`` bytes for ``stored`` bytes of file.
-
-    >>> check_promise("bomb.npz", 10**12, 10**6)
-    Traceback (most recent call last):
-    hyperdlw.errors.BadFile: bomb.npz promises 1000.0 GB but holds only 1.0 MB; get a fresh copy
-    """
+    """Refuse to allocate ``promised`` bytes for ``stored`` (maybe compressed) bytes of file."""
     if promised > max(ALWAYS_FINE, MAX_RATIO * stored):
-        raise BadFile(
-            f"{what} promises {format_size(promised)} but holds only {format_size(stored)}; get a fresh copy"
-        )
+        sizes = f"{format_size(promised)} but holds only {format_size(stored)}"
+        raise BadFile(f"{what} promises {sizes}; get a fresh copy")
 
 
 def check_memory(what: object, shape: tuple[int, int, int]) -> None:
@@ -82,9 +66,8 @@ def check_disk(folder: Path, what: object, needed: int) -> None:
     """Refuse to begin an output that the disk has no room for."""
     free = shutil.disk_usage(folder).free
     if needed > free:
-        raise OutOfResources(
-            f"{what} needs {format_size(needed)} and there are {format_size(free)} free; make room first"
-        )
+        sizes = f"{format_size(needed)} and there are {format_size(free)}"
+        raise OutOfResources(f"{what} needs {sizes} free; make room first")
 
 
 def measure_memory() -> int | None:
@@ -96,12 +79,7 @@ def measure_memory() -> int | None:
 
 
 def check_cube(what: object, shape: tuple[int, ...], dtype: str) -> None:
-    """Refuse what cannot be a cube before reading it.
-
-    >>> check_cube("x.npy", (4, 5, 6, 7), "uint8")
-    Traceback (most recent call last):
-    hyperdlw.errors.BadFile: x.npy has 4 axes (4, 5, 6, 7); a cube has three: cut one out first
-    """
+    """Refuse what cannot be a cube before reading it; ``dtype`` may be a word for no number."""
     if dtype == "object":
         raise BadFile(
             f"{what} holds Python objects, which hyperdlw never unpickles; save a numeric array"
@@ -117,11 +95,7 @@ def check_cube(what: object, shape: tuple[int, ...], dtype: str) -> None:
 
 
 def is_real(dtype: str) -> bool:
-    """Whether a type name is one of real numbers (bool, integer, float).
-
-    >>> is_real("uint16"), is_real("complex64"), is_real("cell")
-    (True, False, False)
-    """
+    """Whether a type name is one of real numbers (bool, integer, float)."""
     try:
         return np.dtype(dtype).kind in "buif"
     except TypeError:
@@ -136,9 +110,5 @@ def format_size(count: int) -> str:
     """
     if count < 1000:
         return f"{count} bytes"
-    value = float(count)
-    for unit in ("kB", "MB"):
-        value /= 1000
-        if value < 1000:
-            return f"{value:.1f} {unit}"
-    return f"{value / 1000:.1f} GB"
+    power = min(3, (len(str(count)) - 1) // 3)
+    return f"{count / 1000**power:.1f} {('kB', 'MB', 'GB')[power - 1]}"

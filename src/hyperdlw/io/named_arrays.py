@@ -64,12 +64,7 @@ Load = Callable[[str], Stored]
 
 
 def choose_variable(path: Path, variables: Mapping[str, Variable], key: str | None) -> str:
-    """The name of the variable to read: ``key``, or the only 3-D array of real numbers.
-
-    >>> held = {"x": Variable((4, 5, 6), "uint8"), "labels": Variable((4, 5), "uint8")}
-    >>> choose_variable(Path("a.npz"), held, None)
-    'x'
-    """
+    """The name of the variable to read: ``key``, or the only 3-D array of real numbers."""
     if key is not None:
         if key not in variables:
             raise unknown_name(f"variable in {path}", key, variables)
@@ -93,11 +88,7 @@ def choose_variable(path: Path, variables: Mapping[str, Variable], key: str | No
 
 
 def format_variables(variables: Mapping[str, Variable], most: int = 12) -> str:
-    """Names with shapes for an error message.
-
-    >>> format_variables({"x": Variable((4, 5, 6), "uint8"), "n": Variable((), "float64")})
-    'x: 4x5x6 uint8, n: scalar float64'
-    """
+    """Names with shapes for an error message."""
     shown = [f"{name}: {v}" for name, v in list(variables.items())[:most]]
     more = [f"and {len(variables) - most} more"] if len(variables) > most else []
     return ", ".join(shown + more)

@@ -18,6 +18,7 @@ from ..cube import AXES, Encoding
 from ..errors import BadFile, OutputExists
 from .checks import check_cube, check_promise, count_bytes, explain_errors
 from .formats import Format
+from .named_arrays import Variable
 from .reader import (
     CubeReader,
     Described,
@@ -31,7 +32,7 @@ from .reader import (
 )
 
 if TYPE_CHECKING:
-    from rasterio.io import DatasetReader, DatasetWriter
+    from rasterio.io import DatasetReader
 
 Describe: TypeAlias = "Callable[[DatasetReader, list[int], FileFacts], None]"
 """Adds what a picture says of its bands (numbers from 1) to the facts."""
@@ -130,15 +131,10 @@ def _read_windows(picture: DatasetReader, path: Path, bands: list[int]) -> ReadW
 def open_picture(
     path: Path, driver: str, format: str, options: ReadOptions, describe: Describe | None = None
 ) -> CubeReader:
-    """Open a picture as a cube.
+    """Open a picture as a cube; ``driver`` is GDAL's name of the format.
 
-    Args:
-        path: the picture.
-        driver: GDAL's name of the format.
-        format: ours.
-        options: what the user says.
-        describe: adds what else the format holds. A picture with it stays open and is read by
-            windows; without, it is read whole.
+    ``describe`` adds what else the format holds. A picture with it stays open and is read by
+    windows; without, it is read whole.
     """
     stack = ExitStack()
     with stack:
@@ -156,11 +152,8 @@ def open_picture(
         shape = (count, picture.height, picture.width)
         encoding = Encoding(dtype, AXES, format=format)
         keep = stack.pop_all() if describe is not None else None
-        window = (
-            _read_windows(picture, path, bands)
-            if keep
-            else load_windows(lambda: read_pixels(path, driver))
-        )
+        whole = load_windows(lambda: read_pixels(path, driver))
+        window = _read_windows(picture, path, bands) if keep else whole
         made = build_reader(path, shape, encoding, window, facts, options)
         made.lazy, made.closing = keep is not None, keep.close if keep else None
         return made
@@ -183,27 +176,17 @@ def fit_nodata(encoding: Encoding) -> float | None:
     return nodata if nodata.is_integer() and info.min <= nodata <= info.max else None
 
 
-def write_picture(
-    path: Path,
-    driver: str,
-    stored: Stored,
-    nodata: float | None = None,
-    prepare: Callable[[DatasetWriter], None] | None = None,
-    **options: object,
-) -> None:
-    """Write bands, with what ``prepare`` says of them first.
+def write_png(path: Path, stored: Stored) -> None:
+    """Write bands (band, row, col).
 
-    The picture is made in memory: GDAL overlooks a full disk when it closes a file, Python does
-    not.
+    The picture is made in memory: GDAL overlooks a full disk when it closes a file, Python does not.
     """
     from rasterio.io import MemoryFile
 
     count, height, width = stored.shape
     profile = {"count": count, "height": height, "width": width, "dtype": stored.dtype}
     with silence_gdal(), MemoryFile() as memory:
-        with memory.open(driver=driver, nodata=nodata, **profile, **options) as picture:
-            if prepare is not None:
-                prepare(picture)
+        with memory.open(driver="PNG", **profile) as picture:
             picture.write(stored)
         with open(path, "wb") as file:
             file.write(memory.getbuffer())
@@ -228,7 +211,7 @@ class Png(Format):
         return open_picture(path, "PNG", self.name, options)
 
     def write(self, cube: Described, path: Path, stored: Stored, encoding: Encoding) -> None:
-        write_picture(path, "PNG", stored)
+        write_png(path, stored)
 
 
 class Jpeg(Format):
@@ -285,7 +268,7 @@ class PngFolder(Format):
             digits = max(2, len(str(len(stored))))
             names = [f"band_{i:0{digits}d}.png" for i in range(1, len(stored) + 1)]
         for name, band in zip(names, stored, strict=True):
-            write_picture(path / name, "PNG", band[None])
+            write_png(path / name, band[None])
 
 
 def split_numbers(name: str) -> list[tuple[int, str]]:
@@ -322,18 +305,12 @@ def read_band(path: Path) -> Stored:
 
 def read_bands(files: list[Path]) -> Stored:
     """All bands (band, row, col), which must be alike."""
-    first = read_band(files[0])
-    bands = [first]
-    for file in files[1:]:
-        band = read_band(file)
-        if band.shape != first.shape or band.dtype != first.dtype:
-            raise BadFile(
-                f"{file} is {_describe(band)} but {files[0].name} is {_describe(first)}; "
-                "all bands must be alike: move the odd one out of the folder"
-            )
-        bands.append(band)
+    bands = [read_band(file) for file in files]
+    kinds = [str(Variable(band.shape, band.dtype.name)) for band in bands]
+    odd = next((i for i, kind in enumerate(kinds) if kind != kinds[0]), None)
+    if odd is not None:
+        raise BadFile(
+            f"{files[odd]} is {kinds[odd]} but {files[0].name} is {kinds[0]}; "
+            "all bands must be alike: move the odd one out of the folder"
+        )
     return np.stack(bands)
-
-
-def _describe(band: Stored) -> str:
-    return f"{band.shape[0]}x{band.shape[1]} {band.dtype.name}"

@@ -247,9 +247,9 @@ class CubeReader:
 
 
 def _reopen(path: str, options: ReadOptions) -> CubeReader:
-    from .open import open_reader
+    from .files import open_reader
 
-    return open_reader(path, key=options.key, axes=options.axes, nodata=options.nodata)
+    return open_reader(path, **vars(options))
 
 
 def build_reader(
@@ -262,11 +262,8 @@ def build_reader(
 ) -> CubeReader:
     """A reader from what a file says; the user's nodata value wins over the file's.
 
-    NaN as nodata is invalid by itself and equal to nothing: it is only remembered for an output.
-
-    Args:
-        path, shape, window: as for :class:`CubeReader`.
-        stored: type, axes, format and variable.
+    ``stored`` says type, axes, format and variable. NaN as nodata is invalid by itself and equal to
+    nothing: it is only remembered for an output.
     """
     metadata = {**facts.metadata, "notes": tuple(facts.notes)}
     nodata = facts.nodata if options.nodata is None else options.nodata
@@ -342,18 +339,10 @@ def clip_window(
     return chosen, cuts[0], cuts[1]
 
 
-def count_indices(index: Index, count: int) -> int:
-    return len(range(*index.indices(count))) if isinstance(index, slice) else len(index)
-
-
 def cut_windows(
     shape: tuple[int, int, int], itemsize: int, tile: tuple[int, int], most: int = 2**26
 ) -> Iterator[tuple[slice, slice]]:
-    """Windows of whole tiles that cover an image, each of at most ``most`` bytes or one tile.
-
-    >>> list(cut_windows((2, 5, 3), 1, (2, 3), 12))[-1]
-    (slice(4, 5, None), slice(0, 3, None))
-    """
+    """Windows of whole tiles that cover an image, each of at most ``most`` bytes or one tile."""
     bands, rows, cols = shape
     height, width = (min(t, n) for t, n in zip(tile, (rows, cols), strict=True))
     wide = width * max(1, most // max(1, bands * height * width * itemsize))

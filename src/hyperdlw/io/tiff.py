@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from ..cube import Encoding, scale_decimal
 from .formats import FLOATS, INTEGERS, Format
 from .metadata import carry_metadata, parse_metadata
-from .pictures import fit_nodata, open_picture, silence_gdal, write_picture
+from .pictures import fit_nodata, open_picture, silence_gdal
 from .reader import CubeReader, Described, FileFacts, Index, ReadOptions, Stored
 from .writer import WriteWindow
 
@@ -54,15 +54,6 @@ class Tiff(Format):
 
     def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         return open_picture(path, "GTiff", self.name, options, read_description)
-
-    def write(self, cube: Described, path: Path, stored: Stored, encoding: Encoding) -> None:
-        options = _choose_options(cube, encoding)
-        nodata = options.pop("nodata")
-
-        def prepare(picture: DatasetWriter) -> None:
-            write_description(picture, cube, encoding)
-
-        write_picture(path, "GTiff", stored, nodata, prepare, **options)
 
     def choose_tile(
         self, like: Described, encoding: Encoding, strip: int | None
@@ -107,7 +98,9 @@ def read_description(picture: DatasetReader, bands: list[int], facts: FileFacts)
     names = [picture.descriptions[b - 1] for b in bands]
     if any(names):
         metadata["band_names"] = tuple(name or "" for name in names)
-    metadata |= _read_place(picture) | _read_own(picture, notes)
+    metadata |= _read_place(picture)
+    if own := picture.tags(ns=OWN).get("metadata"):  # what hyperdlw put there for other formats
+        metadata |= parse_metadata(own, picture.count, notes)
     metadata["tiff_layout"] = _read_layout(picture)
 
 
@@ -130,15 +123,13 @@ def _read_micrometres(
     if not texts:
         return None
     try:
-        if len(texts) < len(imagery):
-            raise ValueError
         values = np.array([scale_decimal(text, 3) for text in texts])
-        if not np.isfinite(values).all():
-            raise ValueError
     except (ValueError, ArithmeticError):
-        notes.append(f"{key} is not a number for every band and was not used")
-        return None
-    return values
+        values = np.array([np.nan])
+    if len(values) == len(imagery) and np.isfinite(values).all():
+        return values
+    notes.append(f"{key} is not a number for every band and was not used")
+    return None
 
 
 def _read_place(picture: DatasetReader) -> dict[str, object]:
@@ -155,12 +146,6 @@ def _read_place(picture: DatasetReader) -> dict[str, object]:
         if crs:
             found["gcps_crs"] = crs.to_wkt()
     return found
-
-
-def _read_own(picture: DatasetReader, notes: list[str]) -> dict[str, object]:
-    """What hyperdlw itself put into the file for other formats."""
-    text = picture.tags(ns=OWN).get("metadata")
-    return {} if text is None else parse_metadata(text, picture.count, notes)
 
 
 def _read_layout(picture: DatasetReader) -> dict[str, object]:
@@ -243,15 +228,11 @@ def _check_complete(path: Path) -> None:
         with silence_gdal(), rasterio.open(path, driver="GTiff") as picture:
             height, width = picture.block_shapes[0]
             down, across = -(-picture.height // height), -(-picture.width // width)
-            for band, row, column in itertools.product(
-                range(1, picture.count + 1), range(down), range(across)
-            ):
-                start, length = (
-                    int(
-                        picture.get_tag_item(f"BLOCK_{word}_{column}_{row}", "TIFF", bidx=band) or 0
-                    )
-                    for word in ("OFFSET", "SIZE")
-                )
+            blocks = itertools.product(picture.indexes, range(down), range(across))
+            for band, row, column in blocks:
+                names = (f"BLOCK_{word}_{column}_{row}" for word in ("OFFSET", "SIZE"))
+                said = [picture.get_tag_item(name, "TIFF", bidx=band) for name in names]
+                start, length = (int(value or 0) for value in said)
                 if not start or not length or start + length > held:
                     raise OSError("the file is incomplete")
     except rasterio.errors.RasterioError as error:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from ..cube import AXES, Encoding, encode
 from ..errors import BadInput
 from .checks import count_bytes
-from .reader import Bands, Index, Stored, clip_window, count_indices
+from .reader import Bands, Index, Stored, clip_window
 
 WriteWindow = Callable[[Index, slice, slice, Stored], None]
 """Writes stored numbers: (bands, rows, columns, array (band, row, col))."""
@@ -62,7 +62,7 @@ class WindowWriter:
     def write_stored(self, rows: slice, cols: slice, stored: Stored, bands: Bands = None) -> None:
         """Write the bare numbers (band, row, col) of a window; their type must be the file's."""
         which = clip_window(self.shape, rows, cols, bands)
-        expected = tuple(count_indices(i, n) for i, n in zip(which, self.shape, strict=True))
+        expected = tuple(i.stop - i.start if isinstance(i, slice) else len(i) for i in which)
         if stored.shape != expected:
             raise BadInput(
                 f"a window of (band, row, col) shape {expected} of {self.path} was given "
@@ -101,10 +101,6 @@ class CubeWriter:
         self._lock = threading.Lock()
         self.pen = WindowWriter(path, shape, encoding, self._stack.enter_context(opening))
 
-    @property
-    def bands(self) -> int:
-        return self.shape[0]
-
     def write(
         self,
         rows: slice,
@@ -133,11 +129,6 @@ class CubeWriter:
     def _check_open(self) -> None:
         if self._stack is None:
             raise BadInput(f"{self.path} is finished already; write to it before that")
-
-    def finish(self) -> int:
-        """Close the output and give it its name; returns the clipped voxels."""
-        self.__exit__(None, None, None)
-        return self.clipped
 
     def abort(self) -> None:
         """Throw away what was written; an older output stays as it was."""

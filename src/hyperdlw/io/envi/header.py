@@ -114,22 +114,14 @@ def make_type(name: str, big: int) -> np.dtype[np.generic]:
 
 
 def split_list(value: str) -> list[str]:
-    """The parts of a list in braces.
-
-    >>> split_list("{ 1.0, 2.0,\\n 3.0 }")
-    ['1.0', '2.0', '3.0']
-    """
+    """The parts of a list in braces."""
     inner = value.strip().removeprefix("{").split("}")[0]
     parts = [part.strip() for part in inner.split(",")]
     return parts[:-1] if parts[-1] == "" else parts
 
 
 def format_list(values: list[str]) -> str:
-    """A list in braces, a few to a line (GDAL and ENVI both read lines of any length).
-
-    >>> format_list(["1", "2"])
-    '{1, 2}'
-    """
+    """A list in braces, a few to a line (GDAL and ENVI both read lines of any length)."""
     return "{" + ",\n ".join(", ".join(values[i : i + 8]) for i in range(0, len(values), 8)) + "}"
 
 

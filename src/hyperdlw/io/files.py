@@ -1,4 +1,4 @@
-"""Save cubes: whole, by windows, or copied from another format, after checks that spare work in vain."""
+"""Open, save and convert cubes, whole or by windows, after checks that spare work in vain."""
 
 from __future__ import annotations
 
@@ -7,19 +7,113 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ..cube import Cube, Encoding
+from ..cube import AXES, Cube, Encoding
 from ..errors import BadOption
 from .atomic import check_output
 from .checks import check_disk, count_bytes
-from .formats import Format, check_fits, choose_format, find_by_ending
+from .formats import Format, check_fits, choose_format, find_by_ending, find_format
 from .metadata import list_items
-from .named_arrays import DEFAULT_AXES
-from .open import open_reader
-from .reader import Described, cut_windows
+from .named_arrays import DEFAULT_AXES, SeveralCubes
+from .reader import CubeReader, Described, ReadOptions, cut_windows
 from .writer import CubeWriter, WriteWindow
+
+
+def open_cube(
+    path: str | os.PathLike[str],
+    *,
+    key: str | None = None,
+    axes: str | None = None,
+    nodata: float | None = None,
+) -> Cube:
+    """Read a cube from a file or a folder of PNG bands.
+
+    Args:
+        path: ENVI (header or data file), GeoTIFF, HDF5, NetCDF 4, Zarr, .npy, .npz, .mat (any
+            version), .png, or a folder of PNG bands; the content decides, the name only if the
+            content says nothing.
+        key: the variable to read, where a file has several.
+        axes: stored order of band, row and column, if it is not (row, col, band) or known.
+        nodata: stored value that means "no measurement"; wins over what the file says.
+
+    Raises:
+        BadFile: missing, damaged, ambiguous, or no cube.
+        BadOption: ``key`` or ``axes`` has no meaning for this file.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "a.npy"
+    >>> np.save(file, np.zeros((20, 24, 6), np.uint16))
+    >>> open_cube(file).shape
+    (6, 20, 24)
+    """
+    with open_reader(path, key=key, axes=axes, nodata=nodata) as source:
+        return source.read_cube()
+
+
+def open_reader(
+    path: str | os.PathLike[str],
+    *,
+    key: str | None = None,
+    axes: str | None = None,
+    nodata: float | None = None,
+) -> CubeReader:
+    """Open a cube to be read by windows; only its header is read now (see :func:`open_cube`).
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "a.npy"
+    >>> np.save(file, np.zeros((20, 24, 6), np.uint16))
+    >>> with open_reader(file) as source:
+    ...     data, valid = source.read(slice(0, 4), slice(2, 7))
+    >>> source.shape, source.dtype.name, data.shape
+    ((6, 20, 24), 'uint16', (6, 4, 5))
+    """
+    options = ReadOptions(key, axes, None if nodata is None else float(nodata))
+    place, form = find_format(path, options)
+    reader = form.open_reader(place, options)
+    reader.reopening = (os.path.abspath(place), options)
+    return reader
+
+
+def describe_file(
+    path: str | os.PathLike[str],
+    key: str | None = None,
+    axes: str | None = None,
+    nodata: float | None = None,
+) -> dict[str, Any]:
+    """Facts about a file from its headers, without reading the cube (see :func:`open_cube`).
+
+    Returns:
+        ``path``, ``format``, ``shape`` (bands, rows, columns), ``stored_shape``, ``axes``,
+        ``dtype``, ``key``, ``variables`` (name to shape and type), ``wavelengths`` (first and last
+        in nm), ``bad_bands`` (how many), ``nodata`` and ``nodata_from``, ``scale``, ``offset``,
+        ``crs``, ``lazy`` (whether it can be read by windows) and ``notes``. Where several variables
+        could be the cube and ``key`` is None, ``shape`` is None and ``variables`` lists them.
+    """
+    place, form = find_format(path, ReadOptions(key, axes))
+    facts: dict[str, Any] = {"path": os.fspath(path), "format": form.name}
+    facts |= dict.fromkeys(("shape", "stored_shape", "axes", "dtype", "key"))
+    facts["variables"] = {name: str(v) for name, v in form.list_variables(place).items()}
+    facts |= {"wavelengths": None, "bad_bands": 0, "nodata": None, "nodata_from": None}
+    facts |= {"scale": 1.0, "offset": 0.0, "crs": None, "lazy": None, "notes": ()}
+    try:
+        source = open_reader(path, key=key, axes=axes, nodata=nodata)
+    except SeveralCubes:
+        return facts
+    with source:
+        order = source.encoding.axes
+        if source.metadata.get("stored_ndim") == 2:
+            order = order.replace("b", "")
+        if source.wavelengths is not None:
+            facts["wavelengths"] = tuple(float(source.wavelengths[i]) for i in (0, -1))
+        facts["stored_shape"] = tuple(source.shape[AXES.index(a)] for a in order)
+        facts["bad_bands"] = int(np.count_nonzero(~source.good_bands))
+        facts |= {name: getattr(source, name) for name in ("shape", "lazy", "notes")}
+        facts |= {name: source.metadata.get(name) for name in ("nodata_from", "crs")}
+        said = ("axes", "dtype", "key", "nodata", "scale", "offset")
+        return facts | {name: getattr(source.encoding, name) for name in said}
 
 
 def save_cube(
@@ -77,10 +171,8 @@ def open_writer(
     npy, ENVI, GeoTIFF, HDF5 and Zarr go to the disk at once; other formats are collected in memory.
 
     Args:
-        path: as for :func:`save_cube`.
+        path, overwrite, encoding: as for :func:`save_cube`.
         like: a :class:`CubeReader` or :class:`Cube` whose shape, wavelengths and metadata it gets.
-        overwrite: replace an existing output, when the new one is complete.
-        encoding: how to store the numbers, if not as ``like`` does.
         strip: rows that will be written together, from the top. In Zarr each such strip has files
             of its own, and other processes may write them (``CubeWriter.shared``).
 
@@ -113,16 +205,6 @@ def check_save(path: str | os.PathLike[str], cube: Cube) -> None:
     check_fits(path, choose_format(path, cube.encoding), cube.encoding, cube.bands)
 
 
-def check_place(
-    path: str | os.PathLike[str], form: Format | None = None, overwrite: bool = False
-) -> None:
-    """Refuse an output that could not be written later, by its place alone.
-
-    ``form`` is its format; None takes that of the ending.
-    """
-    (form or choose_format(path, Encoding())).check_place(Path(path), overwrite)
-
-
 def check_places(paths: Sequence[str | None], overwrite: bool, source: str = "") -> None:
     """Refuse outputs (None: not wanted) that could not be written, before anything is read.
 
@@ -134,7 +216,7 @@ def check_places(paths: Sequence[str | None], overwrite: bool, source: str = "")
     for path in given:
         form = find_by_ending(path) if source else None
         if form is not None:
-            check_place(path, form, overwrite)
+            form.check_place(Path(path), overwrite)
             continue
         # An input that is a folder of bands is written as one, unless the ending says otherwise.
         folder = path.endswith("/") or (not Path(path).suffix and Path(source).is_dir())
@@ -150,9 +232,6 @@ def _choose_encoding(
     chosen = replace(asked, axes=form.choose_axes(Path(path), asked), format=form.name)
     check_fits(path, form, chosen, like.bands)
     return form, chosen
-
-
-# --- converting
 
 
 @dataclass(frozen=True)
@@ -180,12 +259,10 @@ def convert_file(
     last bit; what the target cannot hold beside them is listed.
 
     Args:
-        source, key, axes, nodata: as for :func:`hyperdlw.io.open_cube`.
-        target, overwrite: as for :func:`hyperdlw.io.save_cube`.
+        source, key, axes, nodata: as for :func:`open_cube`.
+        target, overwrite: as for :func:`save_cube`.
 
     >>> import tempfile
-    >>> from pathlib import Path
-    >>> import numpy as np
     >>> folder = Path(tempfile.mkdtemp())
     >>> np.savez(folder / "a.npz", cube=np.zeros((4, 5, 3)), wavelengths=[400.0, 500.0, 600.0])
     >>> convert_file(folder / "a.npz", folder / "a.npy").lost
@@ -195,20 +272,11 @@ def convert_file(
         with open_writer(target, cube, overwrite=overwrite) as sink:
             for rows, cols in cut_windows(cube.shape, cube.dtype.itemsize, sink.tile):
                 sink.write_stored(rows, cols, cube.read_stored(rows, cols))
-        gone = list_losses(cube, target)
-        if sink.encoding.format == "npy" and sink.encoding.axes != DEFAULT_AXES:
-            order = sink.encoding.axes
-            gone.append(f"order of the axes (read it with --axes {order})")
-        return Converted(cube.shape, cube.dtype.name, tuple(gone), cube.notes)
-
-
-def list_losses(cube: Described, target: str | os.PathLike[str]) -> list[str]:
-    """What a cube says beside its numbers that the format of ``target`` cannot hold."""
-    form = choose_format(target, cube.encoding)
-    found = list_items(cube)
-    refused = form.find_losses(cube)
-    return [
-        words
-        for name, words in found.items()
-        if name in refused or (form.holds is not None and name not in form.holds)
-    ]
+        form = choose_format(target, cube.encoding)
+        gone = form.find_losses(cube)
+        if form.holds is not None:
+            gone |= list_items(cube).keys() - form.holds
+        lost = [words for name, words in list_items(cube).items() if name in gone]
+        if form.name == "npy" and sink.encoding.axes != DEFAULT_AXES:
+            lost.append(f"order of the axes (read it with --axes {sink.encoding.axes})")
+        return Converted(cube.shape, cube.dtype.name, tuple(lost), cube.notes)
