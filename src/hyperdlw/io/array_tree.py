@@ -34,8 +34,8 @@ SMALL = 0.1
 """A 3-D array below this part of the largest one is a preview, not a second cube."""
 MOST = 20_000
 """Objects looked at; a file with more is no image."""
-STRUCTURE = ("DIMENSION_LIST", "REFERENCE_LIST", "CLASS", "NAME", "_Netcdf4", "_NC")
-STRUCTURE += ("DIMENSION_LABELS",)
+STRUCTURE = ("DIMENSION_L", "REFERENCE_LIST", "CLASS", "NAME", "_Netcdf4", "_NC")
+"""Starts of the names of attributes that describe the file and not the cube."""
 FILL = ("_FillValue", "missing_value", "Data_Ignore_Value", "nodata")
 OURS = (*FILL, "axes", "scale_factor", "add_offset", "Scale_Factor")
 
@@ -107,51 +107,44 @@ class NumberList:
     steps: int
 
 
-def _make_list(name: str, values: Stored, units: object, steps: int) -> NumberList:
-    said = simplify_value(units)
-    # str() of a float32 is its shortest form: 400.1 and not 400.1000061.
-    texts = [str(v) if values.dtype.kind == "f" else str(int(v)) for v in values.reshape(-1)]
-    return NumberList(name, texts, said if isinstance(said, str) else None, steps)
-
-
 def find_lists(
     tree: Tree, cube: str, wanted: re.Pattern[str], lengths: set[int]
 ) -> list[NumberList]:
     """Lists whose name and length fit, the ones nearest to the cube first."""
     found: list[NumberList] = []
+
+    def fits(name: str) -> bool:
+        excluded = wanted is CENTRES and NO_CENTRES.search(name.lower())
+        return not excluded and wanted.search(name.lower()) is not None
+
+    def add(name: str, place: str, values: Stored, units: object) -> None:
+        said = simplify_value(units)
+        # str() of a float32 is its shortest form: 400.1 and not 400.1000061.
+        texts = [str(v) if values.dtype.kind == "f" else str(int(v)) for v in values.reshape(-1)]
+        steps = _count_steps(place, cube)
+        found.append(NumberList(name, texts, said if isinstance(said, str) else None, steps))
+
     for name, node in tree.nodes.items():
-        last = name.rpartition("/")[2].lower()
-        if name == cube or not _matches_name(last, wanted) or node.length not in lengths:
-            continue
-        units = node.attributes.get("units", node.attributes.get("Units"))
-        found.append(_make_list(name, node.load(), units, _count_steps(name, cube)))
+        if name != cube and fits(name.rpartition("/")[2]) and node.length in lengths:
+            units = node.attributes.get("units", node.attributes.get("Units"))
+            add(name, name, node.load(), units)
     holders = {cube: tree.nodes[cube].attributes, **tree.groups}
     for holder, attributes in holders.items():
         if holder and not (cube == holder or cube.startswith(holder + "/")):
             continue
         for key, value in attributes.items():
             values = np.asarray(value) if not isinstance(value, str | bytes) else np.zeros(0)
-            if not _matches_name(key.lower(), wanted) or values.dtype.kind not in "buif":
-                continue
-            if values.size in lengths and values.ndim > 0:
+            number = values.dtype.kind in "buif" and values.ndim > 0
+            if number and values.size in lengths and fits(key):
                 units = attributes.get(f"{key}_units", attributes.get("wavelength_units"))
-                steps = _count_steps(f"{holder}/{key}", cube)
-                found.append(_make_list(f"{holder}@{key}", values, units, steps))
+                add(f"{holder}@{key}", f"{holder}/{key}", values, units)
     return sorted(found, key=lambda entry: entry.steps)
-
-
-def _matches_name(name: str, wanted: re.Pattern[str]) -> bool:
-    if wanted is CENTRES and NO_CENTRES.search(name):
-        return False
-    return wanted.search(name) is not None
 
 
 def _count_steps(name: str, cube: str) -> int:
     """Steps from one place in the tree to another."""
     a, b = name.split("/"), cube.split("/")
-    shared = 0
-    while shared < min(len(a), len(b)) and a[shared] == b[shared]:
-        shared += 1
+    shared = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
     return len(a) + len(b) - 2 * shared
 
 

@@ -68,8 +68,6 @@ class Format:
     holds: frozenset[str] | None = frozenset()
     """What it can hold beside the numbers (names of ``metadata.list_items``); None for all."""
 
-    # --- reading
-
     def recognise(self, path: Path, head: bytes) -> bool:
         """Whether a file that starts with ``head``, or a folder, is of this format."""
         return False
@@ -85,8 +83,6 @@ class Format:
     def list_variables(self, path: Path) -> Mapping[str, Variable]:
         """The named variables of a file."""
         return {}
-
-    # --- writing
 
     def choose_axes(self, path: Path, asked: Encoding) -> str:
         """The order in which an output stores its axes."""
@@ -164,9 +160,6 @@ def _collect_windows(
     yield put
     back = tuple(AXES.index(a) for a in encoding.axes)
     form.write(like, path, np.ascontiguousarray(held.transpose(back)), encoding)
-
-
-# --- the register
 
 
 @dataclass(frozen=True, kw_only=True)

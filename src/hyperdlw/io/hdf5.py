@@ -48,8 +48,7 @@ class Hdf5(KeyedFormat):
             return walk_file(path, file).variables
 
     def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
-        stack = ExitStack()
-        with stack:
+        with ExitStack() as stack:
             file = stack.enter_context(open_hdf5(path))
             tree = walk_file(path, file)
 
@@ -64,8 +63,7 @@ class Hdf5(KeyedFormat):
             if packing["compression"] in ("gzip", "lzf"):
                 made.metadata = {**made.metadata, "hdf5_layout": packing}
             made.closing = stack.pop_all().close
-            return made
-        raise AssertionError("unreachable")
+        return made
 
     def choose_tile(
         self, like: Described, encoding: Encoding, strip: int | None

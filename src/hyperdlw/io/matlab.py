@@ -22,6 +22,7 @@ from ..cube import Encoding
 from ..errors import BadFile
 from .checks import check_promise, explain_errors
 from .formats import FLOATS, INTEGERS, KeyedFormat
+from .hdf5 import MAGIC, check_readable, open_hdf5
 from .named_arrays import Load, Variable, make_variables, open_named
 from .reader import CubeReader, Described, ReadOptions, Stored
 
@@ -41,7 +42,6 @@ STORED |= {13: "u8", 16: "u1", 17: "u2", 18: "u4"}
 MATRIX, COMPRESSED, OPAQUE = 14, 15, 17
 COMPLEX, LOGICAL = 0x0800, 0x0200
 NAMES = {"float64": "double", "float32": "single", "bool": "logical"}
-HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
 class Mat5(KeyedFormat):
@@ -86,9 +86,9 @@ class Mat73(KeyedFormat):
 
     def recognise(self, path: Path, head: bytes) -> bool:
         """Whether this is HDF5 behind a MATLAB header, or HDF5 that calls itself .mat."""
-        if head[512:520] == HDF5 and head.startswith(b"MATLAB"):
+        if head[512:520] == MAGIC and head.startswith(b"MATLAB"):
             return True
-        return head.startswith(HDF5) and path.suffix.lower() == ".mat"
+        return head.startswith(MAGIC) and path.suffix.lower() == ".mat"
 
     def list_variables(self, path: Path) -> Mapping[str, Variable]:
         return list_datasets(path)
@@ -252,7 +252,7 @@ def list_datasets(path: Path) -> dict[str, Variable]:
     import h5py
 
     variables = {}
-    with explain_errors(path), h5py.File(path, "r") as file:
+    with open_hdf5(path) as file:
         for name in file:
             # Links may lead to other files; MATLAB itself writes none.
             if name.startswith("#") or not isinstance(file.get(name, getlink=True), h5py.HardLink):
@@ -270,13 +270,11 @@ def list_datasets(path: Path) -> dict[str, Variable]:
 
 def load_datasets(path: Path) -> Load:
     """A function that reads one variable."""
-    import h5py
 
     def load(name: str) -> Stored:
-        with explain_errors(path), h5py.File(path, "r") as file:
+        with open_hdf5(path) as file:
             item = file[name]
-            if item.is_virtual or item.external:
-                raise BadFile(f"{name} in {path} lies in another file; save it in one file")
+            check_readable(path, name, item)
             check_promise(f"{name} in {path}", item.nbytes, item.id.get_storage_size())
             array: Stored = item[()]
             if _read_class(item) == "char":

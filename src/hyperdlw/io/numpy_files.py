@@ -35,7 +35,22 @@ class Npy(Format):
         return head.startswith(MAGIC)
 
     def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
-        held, dtype, length, fortran = _check_header(path)
+        with explain_errors(path), open(path, "rb") as file:
+            first = file.read(len(MAGIC))
+            if first[:1] == b"\x80":
+                why = "a Python pickle, which hyperdlw never opens; save the array with numpy.save"
+                raise BadFile(f"{path} is {why}")
+            if first != MAGIC:
+                raise BadFile(f"{path} is not a .npy file; check its name or save it again")
+            file.seek(0)
+            held, dtype, length, fortran = read_header(file)
+            check_cube(path, held, dtype.name)
+            size, needed = file.seek(0, 2) - length, count_bytes(held, dtype.str)
+            if needed > size:
+                raise BadFile(
+                    f"{path} is cut short: {held} {dtype.name} needs {format_size(needed)}, "
+                    f"it has {format_size(size)}; get a fresh copy"
+                )
         order = options.axes or DEFAULT_AXES
         shape = insert_band(held, order)
         laid, letters = (shape[::-1], order[::-1]) if fortran else (shape, order)
@@ -93,12 +108,8 @@ class Npz(KeyedFormat):
                     npformat.write_array(file, np.asanyarray(array), allow_pickle=False)
 
 
-Header = tuple[tuple[int, ...], "np.dtype[np.generic]", int, bool]
-"""Shape, type, length of the header, and whether the first index runs fastest (Fortran's order)."""
-
-
-def read_header(file: IO[bytes]) -> Header:
-    """The header of the array that starts here."""
+def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[np.generic], int, bool]:
+    """Shape, type, length of the header, and whether the first index runs fastest (Fortran)."""
     start = file.tell()
     version = npformat.read_magic(file)
     if version == (1, 0):
@@ -108,29 +119,6 @@ def read_header(file: IO[bytes]) -> Header:
     else:  # only used for field names beyond Latin-1, and a cube has no fields
         raise ValueError(f"npy version {version[0]}.{version[1]}")
     return shape, dtype, file.tell() - start, fortran
-
-
-def _check_header(path: Path) -> Header:
-    """The header of a .npy file that can be a cube and holds what its header promises."""
-    with explain_errors(path), open(path, "rb") as file:
-        first = file.read(len(MAGIC))
-        if first[:1] == b"\x80":
-            raise BadFile(
-                f"{path} is a Python pickle, which hyperdlw never opens; save the array with numpy.save"
-            )
-        if first != MAGIC:
-            raise BadFile(f"{path} is not a .npy file; check its name or save it again")
-        file.seek(0)
-        shape, dtype, length, fortran = read_header(file)
-        check_cube(path, shape, dtype.name)
-        held = file.seek(0, 2) - length
-        needed = count_bytes(shape, dtype.str)
-        if needed > held:
-            raise BadFile(
-                f"{path} is cut short: {shape} {dtype.name} needs {format_size(needed)}, "
-                f"it has {format_size(held)}; get a fresh copy"
-            )
-    return shape, dtype, length, fortran
 
 
 def _list_members(path: Path) -> tuple[dict[str, Variable], dict[str, zipfile.ZipInfo]]:

@@ -95,15 +95,6 @@ def read_palette(picture: DatasetReader) -> NDArray[np.uint8] | None:
     return table
 
 
-def _read_facts(picture: DatasetReader, bands: list[int], notes: list[str]) -> FileFacts:
-    """Scale, offset and nodata, and metadata where bands differ."""
-    facts = FileFacts(notes=notes, nodata_from="the file's nodata tag")
-    scales, offsets = ([float(v[b - 1]) for b in bands] for v in (picture.scales, picture.offsets))
-    facts.set_scales(scales, offsets)
-    facts.nodata = None if picture.nodata is None else float(picture.nodata)
-    return facts
-
-
 def _read_windows(picture: DatasetReader, path: Path, bands: list[int]) -> ReadWindow:
     """Windows of an open picture."""
     from rasterio.windows import Window as Cut
@@ -136,11 +127,12 @@ def open_picture(
     ``describe`` adds what else the format holds. A picture with it stays open and is read by
     windows; without, it is read whole.
     """
-    stack = ExitStack()
-    with stack:
+    with ExitStack() as stack:
         picture = stack.enter_context(open_gdal(path, driver))
         bands, notes = list_channels(path, picture)
-        facts = _read_facts(picture, bands, notes)
+        nodata = None if picture.nodata is None else float(picture.nodata)
+        facts = FileFacts(nodata=nodata, nodata_from="the file's nodata tag", notes=notes)
+        facts.set_scales(*([v[b - 1] for b in bands] for v in (picture.scales, picture.offsets)))
         if describe is not None:
             describe(picture, bands, facts)
         dtype, count = picture.dtypes[0], len(bands)
@@ -156,7 +148,7 @@ def open_picture(
         window = _read_windows(picture, path, bands) if keep else whole
         made = build_reader(path, shape, encoding, window, facts, options)
         made.lazy, made.closing = keep is not None, keep.close if keep else None
-        return made
+    return made
 
 
 def read_pixels(path: Path, driver: str) -> Stored:
@@ -190,9 +182,6 @@ def write_png(path: Path, stored: Stored) -> None:
             picture.write(stored)
         with open(path, "wb") as file:
             file.write(memory.getbuffer())
-
-
-# --- the formats
 
 
 class Png(Format):

@@ -1,17 +1,6 @@
 """Cubes read window by window, without holding them in memory.
 
-::
-
-    with open_reader("scene.hdr") as source:         # reads the header only
-        source.shape                                 # (bands, rows, columns)
-        source.encoding, source.wavelengths, source.good_bands, source.nodata, source.metadata
-        data, valid = source.read(slice(0, 64), slice(32, 96))         # float32, bool (b, r, c)
-        data, valid = source.read(slice(0, 64), slice(None), bands=[3, 5])
-        stored = source.read_stored(slice(0, 64), slice(None))         # the numbers in the file
-
-``source.lazy`` is False where a format has to be read whole (png, npz, MATLAB before 7.3): that
-happens once, at the first ``read``. Sources may be read from several threads and pickled (they are
-opened again).
+Readers may be read from several threads and pickled (they are opened again).
 
 Words in ``metadata`` that several formats share (all values are plain: text, numbers, tuples and
 dicts of them): ``fwhm`` (nm per band), ``band_names``, ``crs`` (WKT), ``transform`` (a, b, c, d, e,
@@ -139,7 +128,8 @@ class CubeReader:
         wavelengths: nanometres per band, or None.
         good_bands: bool per band.
         metadata: see the top of this module.
-        lazy: whether ``read`` touches only the window that is asked for.
+        lazy: whether ``read`` touches only the window that is asked for; png, npz and MATLAB are
+            read whole at the first ``read``.
         plain: whether numbers lie in the file as they are, so that small windows cost nothing extra;
             packed ones are unpacked by the chunk.
     """
@@ -182,11 +172,6 @@ class CubeReader:
         """What the reader assumed or left out."""
         return tuple(self.metadata.get("notes", ()))
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the stored numbers."""
-        return count_bytes(self.shape, self.encoding.dtype)
-
     def read_stored(
         self, rows: slice = slice(None), cols: slice = slice(None), bands: Bands = None
     ) -> Stored:
@@ -209,7 +194,9 @@ class CubeReader:
     def read_cube(self) -> Cube:
         """The whole cube in memory."""
         if self.stored_bytes is not None:
-            check_promise(self.path, self.nbytes, self.stored_bytes)
+            check_promise(
+                self.path, count_bytes(self.shape, self.encoding.dtype), self.stored_bytes
+            )
         if self.lazy:  # the others compare with the size of their file when they load
             check_memory(self.path, self.shape)
         values, valid = self._gathered() if self.lazy else self.read()
@@ -310,9 +297,6 @@ def map_windows(
         return np.array(cut, dtype.newbyteorder("="))
 
     return window
-
-
-# --- windows
 
 
 def clip_window(

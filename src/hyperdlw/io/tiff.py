@@ -67,9 +67,6 @@ class Tiff(Format):
         return write_windows(path, like, encoding)
 
 
-# --- reading
-
-
 def read_description(picture: DatasetReader, bands: list[int], facts: FileFacts) -> None:
     """Add what a GeoTIFF says beside the numbers."""
     metadata, notes = facts.metadata, facts.notes
@@ -82,15 +79,11 @@ def read_description(picture: DatasetReader, bands: list[int], facts: FileFacts)
     widths = _read_micrometres(imagery, WIDTH, notes)
     if widths is not None:
         metadata["fwhm"] = tuple(widths.tolist())
-    for domains, rest in zip(each, imagery, strict=True):
-        left = {k: v for k, v in rest.items() if k not in (CENTRE, WIDTH)}
-        if left:
-            domains["IMAGERY"] = left
     good = [domains.get("", {}).pop("bbl", "1").strip() != "0" for domains in each]
     facts.good_bands = np.array(good)
-    for domains in each:
-        if domains.get("") == {}:
-            del domains[""]
+    for domains, rest in zip(each, imagery, strict=True):
+        domains["IMAGERY"] = {k: v for k, v in rest.items() if k not in (CENTRE, WIDTH)}
+    each = [{k: tags for k, tags in domains.items() if tags} for domains in each]
     if any(each):
         metadata["band_tags"] = tuple(each)
     if tags:
@@ -160,9 +153,6 @@ def _read_layout(picture: DatasetReader) -> dict[str, object]:
     return facts
 
 
-# --- writing
-
-
 def _choose_blocks(like: Described) -> dict[str, Any]:
     """Tiles, where an image is large enough to be cut into windows."""
     given = dict(like.metadata.get("tiff_layout", {}))
@@ -178,11 +168,12 @@ def write_windows(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Wr
     GDAL overlooks a full disk when it closes a file, so the file is looked at again afterwards.
     """
     import rasterio
+    from rasterio.errors import RasterioError
     from rasterio.windows import Window as Cut
 
     count, height, width = like.shape
     profile = {"count": count, "height": height, "width": width, "dtype": encoding.dtype}
-    options = _choose_options(like, encoding) | _choose_blocks(like)
+    options = _choose_options(like, encoding)
     lock = threading.Lock()
     picture: DatasetWriter | None = None
     try:
@@ -196,27 +187,19 @@ def write_windows(tmp: Path, like: Described, encoding: Encoding) -> Iterator[Wr
             if not stored.size:
                 return
             cut = Cut(cols.start, rows.start, cols.stop - cols.start, rows.stop - rows.start)
-            with lock, silence_gdal(), _raise_system_errors():
+            with lock, silence_gdal():
                 picture.write(stored, chosen, window=cut)
 
         yield put
-        with silence_gdal(), _raise_system_errors():
+        with silence_gdal():
             picture.close()
+            _check_complete(tmp)
+    except RasterioError as error:
+        raise OSError(f"{error}") from error
     finally:
         if picture is not None and not picture.closed:
             with silence_gdal():
                 picture.close()
-    _check_complete(tmp)
-
-
-@contextmanager
-def _raise_system_errors() -> Iterator[None]:
-    from rasterio.errors import RasterioError
-
-    try:
-        yield
-    except RasterioError as error:
-        raise OSError(f"{error}") from error
 
 
 def _check_complete(path: Path) -> None:
@@ -224,19 +207,16 @@ def _check_complete(path: Path) -> None:
     import rasterio
 
     held = path.stat().st_size
-    try:
-        with silence_gdal(), rasterio.open(path, driver="GTiff") as picture:
-            height, width = picture.block_shapes[0]
-            down, across = -(-picture.height // height), -(-picture.width // width)
-            blocks = itertools.product(picture.indexes, range(down), range(across))
-            for band, row, column in blocks:
-                names = (f"BLOCK_{word}_{column}_{row}" for word in ("OFFSET", "SIZE"))
-                said = [picture.get_tag_item(name, "TIFF", bidx=band) for name in names]
-                start, length = (int(value or 0) for value in said)
-                if not start or not length or start + length > held:
-                    raise OSError("the file is incomplete")
-    except rasterio.errors.RasterioError as error:
-        raise OSError("the file is incomplete") from error
+    with rasterio.open(path, driver="GTiff") as picture:
+        height, width = picture.block_shapes[0]
+        down, across = -(-picture.height // height), -(-picture.width // width)
+        blocks = itertools.product(picture.indexes, range(down), range(across))
+        for band, row, column in blocks:
+            names = (f"BLOCK_{word}_{column}_{row}" for word in ("OFFSET", "SIZE"))
+            said = [picture.get_tag_item(name, "TIFF", bidx=band) for name in names]
+            start, length = (int(value or 0) for value in said)
+            if not start or not length or start + length > held:
+                raise OSError("the file is incomplete")
 
 
 def choose_nodata(like: Described, encoding: Encoding) -> float | None:
@@ -263,19 +243,16 @@ def _choose_options(like: Described, encoding: Encoding) -> dict[str, Any]:
         options["transform"] = rasterio.Affine(*meta["transform"])
     if "crs" in meta:
         options["crs"] = rasterio.CRS.from_wkt(meta["crs"])
-    return options | dict(like.metadata.get("tiff_layout", {}))
+    return options | _choose_blocks(like)
 
 
 def write_description(picture: DatasetWriter, like: Described, encoding: Encoding) -> None:
     """Write everything that is known about the image beside the numbers."""
     meta = carry_metadata(like)
     count = like.bands
-    if "band_scales" in meta:
-        picture.scales = meta["band_scales"]
-        picture.offsets = meta.get("band_offsets", (0.0,) * count)
-    elif encoding.scale != 1.0 or encoding.offset != 0.0:
-        picture.scales = [encoding.scale] * count
-        picture.offsets = [encoding.offset] * count
+    if "band_scales" in meta or encoding.scale != 1.0 or encoding.offset != 0.0:
+        picture.scales = meta.get("band_scales", (encoding.scale,) * count)
+        picture.offsets = meta.get("band_offsets", (encoding.offset,) * count)
     for domain, tags in meta.get("tags", {}).items():
         if "gcps" in meta:  # GDAL 3.10 moves control points by a pixel with AREA_OR_POINT=Point
             tags = {k: v for k, v in tags.items() if k != "AREA_OR_POINT"}
@@ -288,11 +265,10 @@ def write_description(picture: DatasetWriter, like: Described, encoding: Encodin
     each: Mapping[int, Mapping[str, Mapping[str, str]]] = dict(enumerate(meta.get("band_tags", ())))
     for band in range(count):
         domains = {domain: dict(tags) for domain, tags in each.get(band, {}).items()}
-        if like.wavelengths is not None:
-            centre = _format_micrometres(float(like.wavelengths[band]))
-            domains.setdefault("IMAGERY", {})[CENTRE] = centre
-        if "fwhm" in meta:
-            domains.setdefault("IMAGERY", {})[WIDTH] = _format_micrometres(meta["fwhm"][band])
+        for key, values in ((CENTRE, like.wavelengths), (WIDTH, meta.get("fwhm"))):
+            if values is not None:  # 400.5 nm is 0.4005 um exactly
+                text = format(Decimal(repr(float(values[band]))).scaleb(-3), "f")
+                domains.setdefault("IMAGERY", {})[key] = text
         if not like.good_bands.all():
             domains.setdefault("", {})["bbl"] = str(int(like.good_bands[band]))
         for domain, tags in domains.items():
@@ -304,8 +280,3 @@ def write_description(picture: DatasetWriter, like: Described, encoding: Encodin
     rest = {k: v for k, v in meta.items() if k not in known}
     if rest:
         picture.update_tags(ns=OWN, metadata=json.dumps(rest, sort_keys=True))
-
-
-def _format_micrometres(nanometres: float) -> str:
-    """Nanometres as text in micrometres, exactly: 400.5 is 0.4005."""
-    return format(Decimal(repr(nanometres)).scaleb(-3), "f")

@@ -1,12 +1,5 @@
 """Outputs that are filled window by window, without holding them in memory.
 
-::
-
-    with open_writer("clean.hdr", source) as sink:        # the ending decides the format
-        sink.write(slice(0, 64), slice(32, 96), data, valid)           # values, as read() gave them
-        sink.write_stored(slice(64, 99), slice(None), stored)          # or the bare numbers
-    sink.clipped                                     # voxels the type could not hold
-
 Nothing has the output's name before the ``with`` block ends well; an exception inside it, or
 ``abort()``, leaves an older output as it was and nothing beside it. Windows may be written in any
 order; what is never written is 0 (any value in a file that was there before is gone). A sink may be
@@ -21,8 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,19 +108,18 @@ class CubeWriter:
             data: the values; stored through the encoding, rounded and clipped to the type.
             valid: False where the value is to be stored as it is; None for finite values.
         """
-        self._check_open()
-        clipped = self.pen.write(rows, cols, data, valid, bands)
+        clipped = self._find_pen().write(rows, cols, data, valid, bands)
         with self._lock:
             self.clipped += clipped
 
     def write_stored(self, rows: slice, cols: slice, stored: Stored, bands: Bands = None) -> None:
         """Write the bare numbers (band, row, col) of a window; their type must be the file's."""
-        self._check_open()
-        self.pen.write_stored(rows, cols, stored, bands)
+        self._find_pen().write_stored(rows, cols, stored, bands)
 
-    def _check_open(self) -> None:
+    def _find_pen(self) -> WindowWriter:
         if self._stack is None:
             raise BadInput(f"{self.path} is finished already; write to it before that")
+        return self.pen
 
     def abort(self) -> None:
         """Throw away what was written; an older output stays as it was."""
@@ -137,15 +128,10 @@ class CubeWriter:
     def __enter__(self) -> CubeWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         stack, self._stack = self._stack, None
         if stack is not None:
-            stack.__exit__(kind, error, trace)
+            stack.__exit__(*error)
 
 
 class _Aborted(BaseException):

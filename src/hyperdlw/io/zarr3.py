@@ -156,9 +156,6 @@ def count_stored(path: Path) -> int:
     )
 
 
-# --- writing
-
-
 def choose_layout(
     like: Described, strip: int | None = None
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:

@@ -12,24 +12,17 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+import numpy as np
+
 from ...cube import AXES, Encoding
 from ...errors import BadFile
 from ..atomic import atomic, check_output
-from ..checks import count_bytes, explain_errors
+from ..checks import count_bytes, explain_errors, format_size
 from ..formats import Format
 from ..reader import CubeReader, Described, ReadOptions, build_reader, map_windows
 from ..writer import WriteWindow, write_mapped
-from . import header
-from .facts import (
-    DATA,
-    check_size,
-    find_data,
-    find_losses,
-    list_data,
-    make_keys,
-    read_facts,
-    read_type,
-)
+from . import facts, header
+from .facts import DATA
 
 LARGEST = 2**31 - 1
 """Lines, samples or bands: what GDAL and ENVI count with."""
@@ -68,16 +61,22 @@ class Envi(Format):
             )
         keys, notes = header.load_header(head)
         with explain_errors(head):
-            dtype, order = read_type(head, keys, notes)
+            dtype, order = facts.read_type(head, keys, notes)
             bands, rows, cols = (
                 header.read_integer(head, keys, k, None, 1, LARGEST)
                 for k in ("bands", "lines", "samples")
             )
             shape = (bands, rows, cols)
             offset = header.read_integer(head, keys, "header offset", 0, 0, 2**62)
-            data = find_data(path, head, offset + count_bytes(shape, dtype.str), notes)
-            check_size(data, offset, shape, dtype)
-            said = read_facts(keys, bands, notes)
+            needed = offset + count_bytes(shape, dtype.str)
+            data = facts.find_data(path, head, needed, notes)
+            held = data.stat().st_size
+            if held < needed:
+                raise BadFile(
+                    f"{data} has {format_size(held)}, the header needs {format_size(needed)} "
+                    f"({rows} x {cols} x {bands} x {dtype.name} + offset {offset}); get a fresh copy"
+                )
+            said = facts.read_facts(keys, bands, notes)
         said.metadata["data_file"] = str(data)
         encoding = Encoding(dtype.name, order, format=self.name)
         laid = tuple(shape[AXES.index(a)] for a in order)
@@ -95,7 +94,7 @@ class Envi(Format):
         return asked.axes if kept else AXES
 
     def find_losses(self, like: Described) -> set[str]:
-        return find_losses(like)
+        return facts.find_losses(like)
 
     def check_place(self, path: Path, overwrite: bool) -> None:
         """Both files of the pair must be free, or may be replaced."""
@@ -109,8 +108,8 @@ class Envi(Format):
     def open_writer(
         self, path: Path, like: Described, encoding: Encoding, strip: int | None
     ) -> AbstractContextManager[WriteWindow]:
-        keys = make_keys(like, encoding)
-        dtype = header.make_type(encoding.dtype, int(keys["byte order"]))
+        keys = facts.make_keys(like, encoding)
+        dtype = np.dtype(encoding.dtype).newbyteorder("<>"[int(keys["byte order"])])
         name_header(path).write_bytes(header.format_header(keys))
         return write_mapped(path, b"", like.shape, dtype, encoding.axes)
 
@@ -146,7 +145,7 @@ def name_pair(path: Path) -> tuple[Path, Path]:
         appended = path.with_name(path.name + ".hdr")
         plain = path.with_suffix(".hdr") if path.suffix.lower() in DATA else appended
         return path, appended if appended.exists() else plain
-    found = list_data(path)
+    found = facts.list_data(path)
     return found[0] if found else path.with_suffix(".img"), path
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from ...cube import Encoding, Metadata
 from ...errors import BadFile
-from ..checks import count_bytes, format_size
 from ..metadata import ENVI_KEYS, carry_metadata
 from ..reader import Described, FileFacts
 from . import header
@@ -39,7 +38,7 @@ def read_type(
         notes.append("the header has no 'interleave'; bsq was assumed")
     if word and word not in header.INTERLEAVE:
         raise BadFile(f"{head} has an 'interleave' that is not bsq, bil or bip; correct the header")
-    return header.make_type(header.TYPES[code], big), header.INTERLEAVE[word or "bsq"]
+    return np.dtype(header.TYPES[code]).newbyteorder("<>"[big]), header.INTERLEAVE[word or "bsq"]
 
 
 def list_data(head: Path) -> list[Path]:
@@ -64,19 +63,6 @@ def find_data(path: Path, head: Path, needed: int, notes: list[str]) -> Path:
     if len(found) > 1:
         notes.append(f"of {', '.join(p.name for p in found)} the data file is {chosen.name}")
     return chosen
-
-
-def check_size(
-    data: Path, offset: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]
-) -> None:
-    held, needed = data.stat().st_size, offset + count_bytes(shape, dtype.str)
-    if held >= needed:
-        return
-    bands, rows, cols = shape
-    raise BadFile(
-        f"{data} has {format_size(held)}, the header needs {format_size(needed)} "
-        f"({rows} x {cols} x {bands} x {dtype.name} + offset {offset}); get a fresh copy"
-    )
 
 
 def read_facts(keys: Mapping[str, str], bands: int, notes: list[str]) -> FileFacts:
@@ -111,8 +97,19 @@ def read_facts(keys: Mapping[str, str], bands: int, notes: list[str]) -> FileFac
     if names is not None:
         facts.metadata["band_names"] = tuple(names)
     if "description" in keys:
-        facts.metadata["description"] = _strip_braces(keys["description"])
-    _read_scale(keys, read_numbers, bands, facts)
+        inner = keys["description"].strip().removeprefix("{").removesuffix("}")
+        facts.metadata["description"] = inner.strip()
+    # value = stored / reflectance scale factor, or stored * gain + offset.
+    if "reflectance scale factor" in keys:
+        factor = header.read_number(keys["reflectance scale factor"])
+        if math.isfinite(factor) and factor > 0 and math.isfinite(1 / factor):
+            facts.scale = 1 / factor
+        else:
+            notes.append("'reflectance scale factor' is no positive number and was not used")
+    else:
+        gains, offsets = read_numbers("data gain values"), read_numbers("data offset values")
+        if gains or offsets:
+            facts.set_scales(gains or [1.0] * bands, offsets or [0.0] * bands)
     facts.metadata |= header.read_place(keys, notes)
     kept = {k: v for k, v in keys.items() if k not in ("samples", "lines", "bands")}
     facts.metadata["envi"] = kept
@@ -123,34 +120,6 @@ def read_facts(keys: Mapping[str, str], bands: int, notes: list[str]) -> FileFac
         else:
             facts.nodata, facts.nodata_from = nodata, "'data ignore value' in the header"
     return facts
-
-
-Numbers = Callable[[str], list[float] | None]
-"""Reads a list of numbers, one per band, by its key."""
-
-
-def _read_scale(
-    keys: Mapping[str, str], read_numbers: Numbers, bands: int, facts: FileFacts
-) -> None:
-    """value = stored / reflectance scale factor, or stored * gain + offset."""
-    if "reflectance scale factor" in keys:
-        factor = header.read_number(keys["reflectance scale factor"])
-        if math.isfinite(factor) and factor > 0 and math.isfinite(1 / factor):
-            facts.scale = 1 / factor
-        else:
-            facts.notes.append("'reflectance scale factor' is no positive number and was not used")
-        return
-    gains, offsets = read_numbers("data gain values"), read_numbers("data offset values")
-    if gains is None and offsets is None:
-        return
-    facts.set_scales(gains or [1.0] * bands, offsets or [0.0] * bands)
-
-
-def _strip_braces(text: str) -> str:
-    return text.strip().removeprefix("{").removesuffix("}").strip()
-
-
-# --- writing
 
 
 def make_keys(like: Described, encoding: Encoding) -> dict[str, str]:
@@ -210,28 +179,22 @@ def _make_scale_keys(
     kept: Mapping[str, str], encoding: Encoding, bands: int, meta: Metadata
 ) -> dict[str, str]:
     scale, offset = encoding.scale, encoding.offset
-    if "band_scales" in meta:
-        return {
-            "data gain values": header.format_list([repr(v) for v in meta["band_scales"]]),
-            "data offset values": header.format_list(
-                [repr(v) for v in meta.get("band_offsets", (0.0,) * bands)]
-            ),
-        }
-    if scale == 1.0 and offset == 0.0:
+    scales, offsets = meta.get("band_scales"), meta.get("band_offsets", (0.0,) * bands)
+    if scales is None and scale == 1.0 and offset == 0.0:
         return {}
     gains = "data gain values" in kept or "data offset values" in kept
     factor = 1 / scale
-    if offset == 0.0 and not gains:
+    if scales is None and offset == 0.0 and not gains:
         if "reflectance scale factor" in kept:
             said = header.read_number(kept["reflectance scale factor"])
             factor = said if said and 1 / said == scale else factor
         if factor > 0 and 1 / factor == scale:
             text = _format_number(kept, "reflectance scale factor", factor)
             return {"reflectance scale factor": text}
-    return {
-        "data gain values": header.format_list([repr(scale)] * bands),
-        "data offset values": header.format_list([repr(offset)] * bands),
-    }
+    if scales is None:
+        scales, offsets = [scale] * bands, [offset] * bands
+    lists = {"data gain values": scales, "data offset values": offsets}
+    return {key: header.format_list(list(map(repr, values))) for key, values in lists.items()}
 
 
 def _make_spectral_keys(kept: Mapping[str, str], like: Described, meta: Metadata) -> dict[str, str]:

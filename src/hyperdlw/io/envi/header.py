@@ -14,8 +14,6 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-
 from ...cube import Metadata, scale_decimal
 from ...errors import BadFile
 from ..checks import explain_errors
@@ -108,11 +106,6 @@ def read_number(text: str) -> float:
         return math.nan
 
 
-def make_type(name: str, big: int) -> np.dtype[np.generic]:
-    """The type of the stored numbers, with the byte order that the header names."""
-    return np.dtype(name).newbyteorder(">" if big else "<")
-
-
 def split_list(value: str) -> list[str]:
     """The parts of a list in braces."""
     inner = value.strip().removeprefix("{").split("}")[0]
@@ -145,9 +138,6 @@ def _shorten(text: str) -> str:
     return words if len(words) <= 40 else words[:37] + "..."
 
 
-# --- map coordinates
-
-
 def read_place(keys: Mapping[str, str], notes: list[str]) -> dict[str, object]:
     """``crs`` and ``transform`` of ``map info`` and ``coordinate system string``."""
     said = {k: keys[k] for k in ("map info", "coordinate system string") if k in keys}
@@ -178,17 +168,15 @@ def read_place(keys: Mapping[str, str], notes: list[str]) -> dict[str, object]:
 
 def make_place_keys(metadata: Metadata) -> dict[str, str]:
     """``map info`` and ``coordinate system string`` of ``crs`` and ``transform``."""
-    if "transform" not in metadata and "crs" not in metadata:
+    place = {k: metadata[k] for k in ("transform", "crs") if k in metadata}
+    if not place:
         return {}
     import rasterio
 
     from ..pictures import silence_gdal
 
-    place: dict[str, object] = {}
-    if "transform" in metadata:
-        place["transform"] = rasterio.Affine(*metadata["transform"])
-    if "crs" in metadata:
-        place["crs"] = metadata["crs"]
+    if "transform" in place:
+        place["transform"] = rasterio.Affine(*place["transform"])
     profile = {"count": 1, "height": 1, "width": 1, "dtype": "uint8"}
     with tempfile.TemporaryDirectory() as folder, silence_gdal():
         file = Path(folder, "x.img")
@@ -198,6 +186,5 @@ def make_place_keys(metadata: Metadata) -> dict[str, str]:
             keys, _ = load_header(file.with_suffix(".hdr"))
         except Exception:  # a coordinate system that ENVI has no words for
             return {}
-    return {
-        k: keys[k] for k in ("map info", "projection info", "coordinate system string") if k in keys
-    }
+    words = ("map info", "projection info", "coordinate system string")
+    return {word: keys[word] for word in words if word in keys}
