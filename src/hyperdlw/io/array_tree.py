@@ -7,6 +7,7 @@ is that of an axis of the cube; that axis holds the bands.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -144,8 +145,8 @@ def find_lists(
 def _count_steps(name: str, cube: str) -> int:
     """Steps from one place in the tree to another."""
     a, b = name.split("/"), cube.split("/")
-    shared = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
-    return len(a) + len(b) - 2 * shared
+    shared = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False))
+    return len(a) + len(b) - 2 * len(list(shared))
 
 
 def find_band_axis(tree: Tree, cube: str, axes: str | None) -> tuple[str, list[NumberList]]:
