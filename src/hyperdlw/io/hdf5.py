@@ -230,8 +230,6 @@ def write_description(
     fill = np.nan if like.metadata.get("nodata_is_nan") else encoding.nodata
     if fill is not None:  # CF wants it in the type of the cube
         fits = fit_nodata(encoding) is not None and item.dtype.kind != "b"
-        if item.dtype.kind == "f" and np.isfinite(fill):
-            fits = abs(fill) <= float(np.finfo(item.dtype).max)
         item.attrs["_FillValue"] = item.dtype.type(fill) if fits else np.float64(fill)
     # Metadata are a variable, because attributes have 64 kB at most.
     for name, value in list_neighbours(like).items():

@@ -162,8 +162,10 @@ def read_pixels(path: Path, driver: str) -> Stored:
 def fit_nodata(encoding: Encoding) -> float | None:
     """The nodata value, if the type can hold it: GDAL refuses one that marks no voxel."""
     nodata, dtype = encoding.nodata, np.dtype(encoding.dtype)
-    if nodata is None or dtype.kind not in "ui":
+    if nodata is None or dtype.kind == "b" or (dtype.kind == "f" and not np.isfinite(nodata)):
         return nodata
+    if dtype.kind == "f":
+        return nodata if abs(nodata) <= float(np.finfo(dtype).max) else None
     info = np.iinfo(dtype)
     return nodata if nodata.is_integer() and info.min <= nodata <= info.max else None
 

@@ -109,7 +109,7 @@ class Envi(Format):
         self, path: Path, like: Described, encoding: Encoding, strip: int | None
     ) -> AbstractContextManager[WriteWindow]:
         keys = facts.make_keys(like, encoding)
-        dtype = np.dtype(encoding.dtype).newbyteorder("<>"[int(keys["byte order"])])
+        dtype = np.dtype(encoding.dtype).newbyteorder(">" if keys["byte order"] == "1" else "<")
         name_header(path).write_bytes(header.format_header(keys))
         return write_mapped(path, b"", like.shape, dtype, encoding.axes)
 
