@@ -49,9 +49,10 @@ def svt(v: Tensor, t: float, rank: int | None = None) -> Tensor:
     gram = gram_of(v)
     # A float32 Gram matrix resolves singular values down to about 3e-4 of the largest.
     # Thresholds well above that do not need more; smaller ones get a float64 product.
+    # A rank limit cuts between two values, and their difference decides how much rounding counts.
     if v.dtype == torch.float32:
         largest = gram.detach().diagonal(dim1=-2, dim2=-1).sum(-1).max()
-        if t * t < 1e-5 * float(largest):
+        if rank is not None or t * t < 1e-5 * float(largest):
             gram = v.double() @ v.double().mT
     shrink = shrink_gram(gram.double(), t, rank)
     return torch.matmul(shrink.to(v.dtype), v)
@@ -168,10 +169,15 @@ def basis_soft(v: Tensor, t: float, basis: Tensor, adapt: bool = True) -> tuple[
     stays as near as possible to its old value. ``basis`` is V, (..., band, rank); with a square V and
     without ``adapt`` this is the prox of ||V'v||_1.
     """
-    scores = soft(basis.mT @ v, t)
-    if adapt:
-        basis = adapt_basis(torch.matmul(v, scores.mT), basis)
-    return torch.matmul(basis, scores), basis
+    scores = soft(basis.mT.to(v) @ v, t)
+    if adapt and torch.is_grad_enabled() and v.requires_grad:
+        # The derivative of a polar factor is NaN where singular values are exactly equal, as they are
+        # in float64 when nothing pulls; the rounding of float32 keeps them apart.
+        basis = adapt_basis(torch.matmul(v, scores.mT), basis.to(v))
+    elif adapt:
+        # The sums in float64: where a direction is hardly used, V makes much of their rounding.
+        basis = adapt_basis(v.double() @ scores.double().mT, basis)
+    return torch.matmul(basis.to(v), scores), basis
 
 
 def adapt_basis(pull: Tensor, basis: Tensor) -> Tensor:
@@ -182,7 +188,7 @@ def adapt_basis(pull: Tensor, basis: Tensor) -> Tensor:
 
 def leading(v: Tensor, rank: int) -> Tensor:
     """The first ``rank`` left singular vectors of (..., band, pixel) matrices, largest first."""
-    return leading_of(gram_of(v), rank).to(v.dtype)
+    return leading_of(v.double() @ v.double().mT, rank)
 
 
 def leading_of(gram: Tensor, rank: int) -> Tensor:

@@ -111,7 +111,7 @@ def shared_basis(
     def start(v: Tensor) -> Carry:
         if basis == "leading":
             return leading(unfold_bands(v), rank)
-        eye = torch.eye(v.shape[-3], rank, dtype=v.dtype, device=v.device)
+        eye = torch.eye(v.shape[-3], rank, dtype=torch.float64, device=v.device)
         return eye.expand(*v.shape[:-3], *eye.shape)
 
     # In stages: the sum is v U'. ``small`` is V, and the V before it that U was found with.
