@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,15 +20,13 @@ from ..networks import files as store
 from ..pipeline import HEAT, colour_bands, denoise, heat, predict_weights, pseudo_colour, stretch
 from ..testbed import find_noise, metrics, noise, scenes
 from ..weights import resolve
-from .experiment import write_files
+from .experiment import F32, write_files
 from .report import draw_png, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.gridspec import SubplotSpec
-
-F32 = NDArray[np.float32]
 
 MODELS = ("nn", "tv", "tvs", defaults.MODEL)
 FORMULAS = ("uniform", "precision", "robust", "mixture", "oracle")
@@ -95,14 +94,10 @@ def run_models(rows: int = SIZE[0], cols: int = SIZE[1], bands: int = SIZE[2]) -
 
 def make_table(demo: Demo) -> Table:
     """PSNR and SSIM, a row for each weight source; the best of each column is bold."""
-    shown = Table(
-        title=f"PSNR in dB and SSIM, noise case {CASE} ({find_noise(CASE).about})",
-        title_justify="left",
-        title_style="bold",
-    )
-    shown.add_column("weights")
+    title = f"PSNR in dB and SSIM, noise case {CASE} ({find_noise(CASE).about})"
+    shown = Table("weights", title=title, title_justify="left", title_style="bold")
     for model in MODELS:
-        shown.add_column(f"{model}", justify="right")
+        shown.add_column(model, justify="right")
     psnr = metrics.psnr(demo.clean.data, demo.noisy.y, clip=False)
     ssim = metrics.ssim(demo.clean.data, demo.noisy.y, clip=False)
     shown.add_row("none (noisy)", *[f"{psnr:.2f}  {ssim:.3f}"] * len(MODELS), end_section=True)
@@ -121,12 +116,8 @@ def make_table(demo: Demo) -> Table:
 def draw_page(demo: Demo) -> Figure:
     """The page as a matplotlib figure: three pictures, one band with its weights, two spectra."""
     figure = new_figure(12, 11.4, dpi=100, layout=None)
-    figure.suptitle(
-        f"Noise case {CASE} ({find_noise(CASE).about}), restored with {demo.best.name}",
-        fontsize=14,
-        fontweight="bold",
-        y=0.975,
-    )
+    title = f"Noise case {CASE} ({find_noise(CASE).about}), restored with {demo.best.name}"
+    figure.suptitle(title, fontsize=14, fontweight="bold", y=0.975)
     rows = figure.add_gridspec(
         3, 1, left=0.07, right=0.925, top=0.925, bottom=0.085, hspace=0.17, height_ratios=(5, 5, 3)
     )
@@ -166,16 +157,16 @@ def _pictures(axes: list[Axes], demo: Demo, spots: Spots) -> None:
     for letter, (row, col) in zip("AB", spots, strict=True):
         axes[2].plot(col, row, "o", ms=9, mfc="none", mec="white", mew=1.6, path_effects=edge)
         # The letter goes to the side that has room.
-        side = -1 if col > demo.clean.shape[2] * 0.85 else 1
+        side, ha = (-9, "right") if col > demo.clean.shape[2] * 0.85 else (9, "left")
         axes[2].annotate(
             letter,
             (col, row),
-            xytext=(9 * side, 0),
+            xytext=(side, 0),
             textcoords="offset points",
             color="white",
             fontsize=12,
             fontweight="bold",
-            ha="left" if side > 0 else "right",
+            ha=ha,
             va="center",
             path_effects=edge,
         )
@@ -190,10 +181,8 @@ def _planes(axes: list[Axes], demo: Demo) -> None:
     band = choose_band(demo.noisy.truth)
     lo, hi = np.quantile(demo.clean.data[band], [0.001, 0.999])
     one = slice(band, band + 1)
-    for ax, name, data in (
-        (axes[0], "noisy", demo.noisy.y),
-        (axes[1], "restored", demo.best.restored),
-    ):
+    shown = {"noisy": demo.noisy.y, "restored": demo.best.restored}
+    for ax, (name, data) in zip(axes, shown.items(), strict=False):
         ax.imshow(data[band], cmap="gray", vmin=lo, vmax=hi, interpolation="nearest")
         score = metrics.psnr(demo.clean.data[one], data[one], clip=name != "noisy")
         _bare(ax, f"{name}, band at {_nm(demo)[band]:.0f} nm, {score:.2f} dB")
@@ -238,9 +227,8 @@ def choose_pixels(clean: F32) -> Spots:
     """Two pixels inside even areas: the one with the liveliest spectrum, and one unlike it."""
     bands, rows, cols = clean.shape
     rough = np.zeros((rows, cols))
-    for axis in (1, 2):
-        for step in (-2, -1, 1, 2):
-            rough += np.abs(clean - np.roll(clean, step, axis)).max(axis=0)
+    for axis, step in itertools.product((1, 2), (-2, -1, 1, 2)):
+        rough += np.abs(clean - np.roll(clean, step, axis)).max(axis=0)
     calm = (rough <= np.quantile(rough, 0.5)).ravel()
     spectra = clean.reshape(bands, -1)
     centred = spectra - spectra.mean(axis=0)
@@ -260,8 +248,7 @@ def _bare(ax: Axes, title: str) -> None:
     ax.set_title(title, fontsize=11)
     ax.set_xticks([])
     ax.set_yticks([])
-    for spine in ax.spines.values():
-        spine.set_visible(False)
+    ax.spines[:].set_visible(False)
 
 
 def write_scene(folder: Path, console: Console) -> list[Path]:

@@ -181,16 +181,8 @@ def find_source(weights: str, files: Files = NO_FILES, truth: Truth | None = Non
     return resolve(weights, truth)
 
 
-@dataclass(frozen=True, eq=False)
-class Group:
-    """Cases that share one noisy image."""
-
-    scene: Scene
-    noise: str
-    seed: int
-    cases: tuple[Case, ...]
-    files: Files
-    threads: int | None = None
+Group = tuple[Scene, Sequence[Case], Files]
+"""Cases that share one noisy image of a scene."""
 
 
 def run_cases(
@@ -213,12 +205,8 @@ def run_cases(
     for case in cases:
         if case.key not in experiment.known:
             groups[case.scene, case.noise, case.seed].append(case)
-    threads = 1 if workers > 1 else None
-    work = [
-        Group(by_name[name], noise, seed, tuple(some), files, threads)
-        for (name, noise, seed), some in groups.items()
-    ]
-    finished = len(cases) - sum(len(g.cases) for g in work)
+    work = [(by_name[name], some, files) for (name, _, _), some in groups.items()]
+    finished = len(cases) - sum(map(len, groups.values()))
     for records in _map_groups(work, workers):
         experiment.add(records)
         finished += len(records)
@@ -241,13 +229,16 @@ def run_table(
     return run_cases(cases, scenes, Experiment(table.name, out, tell), files=files, workers=workers)
 
 
-def _map_groups(work: list[Group], workers: int) -> Iterable[list[Record]]:
-    if workers <= 1 or len(work) <= 1:
-        for group in work:
-            yield from ([record] for record in run_each(group))
+def _map_groups(work: Sequence[Group], workers: int) -> Iterable[list[Record]]:
+    if workers > 1 and len(work) > 1:
+        context = get_context("spawn")
+        with ProcessPoolExecutor(workers, context, torch.set_num_threads, (1,)) as pool:
+            yield from pool.map(run_group, work)
         return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(run_group, work)
+    if workers > 1:
+        torch.set_num_threads(1)
+    for group in work:
+        yield from ([record] for record in run_each(group))
 
 
 def make_noisy(scene: Scene, noise: str | int, seed: int) -> Noisy:
@@ -264,18 +255,17 @@ def run_group(group: Group) -> list[Record]:
 
 def run_each(group: Group) -> Iterator[Record]:
     """The records of a group, one after the other."""
-    if group.threads is not None:
-        torch.set_num_threads(group.threads)
-    noisy = make_noisy(group.scene, group.noise, group.seed)
-    restore = Restorer(group.scene, noisy, group.files)
-    for case in group.cases:
+    scene, cases, files = group
+    noisy = make_noisy(scene, cases[0].noise, cases[0].seed)
+    restore = Restorer(scene, noisy, files)
+    for case in cases:
         record: Record = {"key": case.key, **asdict(case), "version": __version__}
         try:
             if case.model == "noisy":
-                record |= scores(group.scene.data, noisy.y, clip=False)
+                record |= scores(scene.data, noisy.y, clip=False)
             else:
                 x, facts = restore(Row(case.weights, case.strength), case.model, case.seed)
-                record |= {**scores(group.scene.data, x), **facts}
+                record |= {**scores(scene.data, x), **facts}
         except DlwError as error:
             record["skipped"] = str(error)
         yield record
