@@ -1,7 +1,5 @@
-from .bilevel import add_gradients as add_gradients
 from .bilevel import train as train
 from .bilevel import train_recipe as train_recipe
-from .bilevel import validate_network as validate_network
 from .card import draw_curves as draw_curves
 from .denoiser import DenoiserRecipe as DenoiserRecipe
 from .denoiser import load_photographs as load_photographs

@@ -71,45 +71,6 @@ def bilevel_loss(
     return loss, errors.detach().mean(1)
 
 
-def add_gradients(
-    net: Network,
-    noisy: Tensor,
-    clean: Tensor,
-    objective: Objective,
-    batch: int | None = None,
-) -> Tensor:
-    """Add the gradient of the loss to the network's; returns [loss, MSE of each source].
-
-    The loss is a mean over patches, so the gradients of parts of the batch add up to the same, and the
-    memory is that of one part.
-
-    Args:
-        batch: number of patches of the whole batch when these are only a share of it.
-    """
-    total = batch or len(noisy)
-    figures = torch.zeros(1 + len(objective.sources))
-    count = max(1, PART_VOXELS // noisy[0].numel())
-    for start in range(0, len(noisy), count):
-        y, x = noisy[start : start + count], clean[start : start + count]
-        loss, errors = bilevel_loss(net(y), y, x, objective)
-        share = len(y) / total
-        torch.autograd.backward(loss * share)
-        figures += torch.cat([loss.detach().view(1), errors]) * share
-    return figures
-
-
-@torch.no_grad()
-def validate_network(net: Network, pairs: Sequence[Pair], objective: Objective) -> dict[str, float]:
-    """Mean PSNR of every source model on pairs of clean and noisy images (dB)."""
-    totals = dict.fromkeys(objective.sources, 0.0)
-    for clean, noisy in pairs:
-        y = torch.from_numpy(noisy)
-        images = restore_images(net(y), y, replace(objective, backward="none"))
-        for name, x in zip(objective.sources, images, strict=True):
-            totals[name] += psnr(clean, x.numpy()) / len(pairs)
-    return totals
-
-
 def make_pairs(scenes: Mapping[str, F32], recipe: ScenePlan, side: int = 48) -> list[Pair]:
     """Central crops of the held-out scenes, once per noise of the recipe; the same in every run."""
     pairs = []
@@ -136,11 +97,32 @@ class WeightTraining(Training[Recipe, Network, tuple[Tensor, Tensor]]):
         return [f"mse_{s}" for s in self.recipe.sources]
 
     def add_gradients(self, patches: tuple[Tensor, Tensor], batch: int) -> Tensor:
-        clean, noisy = patches
-        return add_gradients(self.net, noisy, clean, self.recipe, batch)
+        """Add the gradient of the loss in parts; returns [loss, MSE of each source].
 
+        The loss is a mean over patches, so the gradients of parts of the batch add up to the same,
+        and the memory is that of one part.
+        """
+        figures = torch.zeros(1 + len(self.recipe.sources))
+        count = max(1, PART_VOXELS // patches[0][0].numel())
+        for x, y in zip(*(torch.split(t, count) for t in patches), strict=True):
+            loss, errors = bilevel_loss(self.net(y), y, x, self.recipe)
+            share = len(y) / batch
+            torch.autograd.backward(loss * share)
+            figures += torch.cat([loss.detach().view(1), errors]) * share
+        return figures
+
+    @torch.no_grad()
     def validate(self, pairs: Sequence[Pair]) -> dict[str, float]:
-        return validate_network(self.averaged(), pairs, self.recipe)
+        """Mean PSNR of every source model on pairs of clean and noisy images (dB)."""
+        net, objective = self.averaged(), replace(self.recipe, backward="none")
+        totals = dict.fromkeys(objective.sources, 0.0)
+        for clean, noisy in pairs:
+            y = torch.from_numpy(noisy)
+            for name, x in zip(
+                objective.sources, restore_images(net(y), y, objective), strict=True
+            ):
+                totals[name] += psnr(clean, x.numpy()) / len(pairs)
+        return totals
 
 
 def begin_from(recipe: Recipe, start: str | Path, patches: Patches) -> WeightTraining:

@@ -9,6 +9,7 @@ import typer
 
 from ...bench import EXPERIMENTS, BenchOptions
 from ...errors import unknown_name
+from .options import split_words
 
 
 def bench(
@@ -55,6 +56,8 @@ def bench(
 
     On your scenes; a run that was stopped goes on where it was.
     """
+    from ...testbed import find_noise
+
     if table not in EXPERIMENTS:
         raise unknown_name("table", table, EXPERIMENTS)
     EXPERIMENTS[table](
@@ -65,9 +68,9 @@ def bench(
             photos,
             crop,
             bands,
-            only=_words(scenes),
-            noise=parse_noises(cases) or None,
-            models=_words(models),
+            only=split_words(scenes),
+            noise=tuple(find_noise(word).name for word in split_words(cases)) or None,
+            models=split_words(models),
             seeds=seeds,
             iterations=iterations,
             records=records_of,
@@ -79,19 +82,3 @@ def bench(
             quiet=quiet,
         )
     )
-
-
-def _words(text: str) -> tuple[str, ...]:
-    """Names separated by commas."""
-    return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
-def parse_noises(text: str) -> tuple[str, ...]:
-    """Noises as they are given, by their registered names.
-
-    >>> parse_noises("1, photons")
-    ('case1', 'photons')
-    """
-    from ...testbed import find_noise
-
-    return tuple(find_noise(word).name for word in _words(text))

@@ -9,20 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...errors import BadInput, BadOption
-from . import console
-from .options import (
-    AS_STORED,
-    In,
-    InputOptions,
-    JsonOption,
-    Out,
-    OverwriteOption,
-    QuietOption,
-    RangeOption,
-    WeightsOption,
-    as_float32,
-    parse_range,
-)
+from . import console, options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,8 +39,8 @@ def demo(
 
 
 def noise(
-    source: In,
-    target: Out,
+    source: options.In,
+    target: options.Out,
     case: Annotated[
         str, typer.Option("--case", help="Case of the paper, 1 to 5, or a noise by its name.")
     ] = "5",
@@ -64,9 +51,9 @@ def noise(
     truth: Annotated[
         str | None, typer.Option("--truth", metavar="FILE.npz", help="Write the true noise.")
     ] = None,
-    reading: InputOptions = AS_STORED,
-    overwrite: OverwriteOption = False,
-    quiet: QuietOption = False,
+    reading: options.InputOptions = options.AS_STORED,
+    overwrite: options.Overwrite = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Make a clean cube noisy.
 
@@ -89,8 +76,8 @@ def noise(
     dirty = chosen.apply(unit, np.random.default_rng(seed))
     # Impulses and dead columns are 0, which may be the nodata value: NaN cannot be mistaken.
     gaps = np.float32(np.nan)
-    noisy = as_float32(cube, np.where(cube.valid, dirty.y, gaps), None, cube.valid)
-    scaled = as_float32(cube, np.where(cube.valid, unit, gaps), None, cube.valid)
+    noisy = options.as_float32(cube, np.where(cube.valid, dirty.y, gaps), None, cube.valid)
+    scaled = options.as_float32(cube, np.where(cube.valid, unit, gaps), None, cube.valid)
     io.check_save(target, noisy)
     if clean is not None:
         io.check_save(clean, scaled)
@@ -123,8 +110,8 @@ def score(
             "--scale/--no-scale", help="Map both with the band limits of CLEAN to [0, 1]."
         ),
     ] = False,
-    reading: InputOptions = AS_STORED,
-    as_json: JsonOption = False,
+    reading: options.InputOptions = options.AS_STORED,
+    as_json: options.Json = False,
 ) -> None:
     """Compare with the clean cube.
 
@@ -182,17 +169,17 @@ def _comparable(
 
 
 def audit(
-    source: In,
+    source: options.In,
     restored: Annotated[str, typer.Argument(metavar="OUT", help="The same cube, denoised.")],
-    weights: WeightsOption = "N+T+TS",
+    weights: options.Weights = "N+T+TS",
     picture: Annotated[
         str | None,
         typer.Option("--map", metavar="PNG", help="Draw how much every pixel was changed."),
     ] = None,
-    range_: RangeOption = "auto",
-    reading: InputOptions = AS_STORED,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
+    range_: options.Range = "auto",
+    reading: options.InputOptions = options.AS_STORED,
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
 ) -> None:
     """Was it only noise? Looks at what denoising took away, weighted and whitened, band by band.
 
@@ -203,7 +190,7 @@ def audit(
     from ...pipeline import predict_weights
 
     io.check_places([picture], overwrite)
-    limits = parse_range(range_)
+    limits = options.parse_range(range_)
     a = reading.open_cube(source)
     b = reading.open_cube(restored)
     found = look(a, b, predict_weights(a, weights, range=limits), limits)

@@ -10,22 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from ...errors import BadOption, MissingDependency
-from . import console
-from .options import (
-    AS_STORED,
-    In,
-    InputOptions,
-    JsonOption,
-    Out,
-    OverwriteOption,
-    QuietOption,
-)
+from . import console, options
 
 
 def info(
-    source: In,
-    reading: InputOptions = AS_STORED,
-    as_json: JsonOption = False,
+    source: options.In,
+    reading: options.InputOptions = options.AS_STORED,
+    as_json: options.Json = False,
 ) -> None:
     """Tell what a file holds, from its headers."""
     from ... import io
@@ -69,12 +60,12 @@ def _first_name(wkt: str | None) -> str | None:
 
 
 def convert(
-    source: In,
-    target: Out,
-    reading: InputOptions = AS_STORED,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    source: options.In,
+    target: options.Out,
+    reading: options.InputOptions = options.AS_STORED,
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Write a cube in another format.
 
@@ -99,12 +90,12 @@ def convert(
 
 
 def view(
-    source: In,
+    source: options.In,
     target: Annotated[
         str | None, typer.Argument(metavar="OUT", help="Where 'Save' writes; else downloads.")
     ] = None,
-    reading: InputOptions = AS_STORED,
-    overwrite: OverwriteOption = False,
+    reading: options.InputOptions = options.AS_STORED,
+    overwrite: options.Overwrite = False,
     port: Annotated[int, typer.Option("--port", help="0 takes any free one.")] = 0,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Only print the address.")
@@ -144,7 +135,7 @@ def view(
     serve(session, secrets.token_urlsafe(18), port, not no_browser, tell)
 
 
-def models(as_json: JsonOption = False) -> None:
+def models(as_json: options.Json = False) -> None:
     """List models and published methods.
 
     Models say what a clean image is and take weights; published methods are others, which do not.
@@ -181,7 +172,7 @@ def models(as_json: JsonOption = False) -> None:
     console.out.print("; ".join(f"{what}: {', '.join(names)}" for what, names in groups.items()))
 
 
-def nets(as_json: JsonOption = False) -> None:
+def nets(as_json: options.Json = False) -> None:
     """List networks and other weights.
 
     The networks inside the package, and the formulas that need none.
@@ -212,8 +203,8 @@ def import_weights(
     checkpoint: Annotated[str, typer.Argument(metavar="FILE.pth", help="Released checkpoint.")],
     target: Annotated[str, typer.Argument(metavar="OUT.safetensors", help="Network to write.")],
     name: Annotated[str | None, typer.Option("--name", help="Name on the card.")] = None,
-    overwrite: OverwriteOption = False,
-    quiet: QuietOption = False,
+    overwrite: options.Overwrite = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Read a released PyTorch checkpoint.
 

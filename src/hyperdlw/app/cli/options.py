@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import wraps
@@ -19,9 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ... import pipeline
     from ...cube import Cube
-    from ...io import CubeReader
-    from ...pipeline import Range, Strength
 
 
 class ScheduleChoice(StrEnum):
@@ -33,10 +31,8 @@ class ScheduleChoice(StrEnum):
 
 In = Annotated[str, typer.Argument(metavar="IN", help="Cube to read: a file or a PNG folder.")]
 Out = Annotated[str, typer.Argument(metavar="OUT", help="File to write; its ending is the format.")]
-ModelOption = Annotated[
-    str, typer.Option("--model", "-m", help="What is clean: see 'hyperdlw models'.")
-]
-WeightsOption = Annotated[
+Model = Annotated[str, typer.Option("--model", "-m", help="What is clean: see 'hyperdlw models'.")]
+Weights = Annotated[
     str,
     typer.Option(
         "--weights",
@@ -45,16 +41,16 @@ WeightsOption = Annotated[
         "'original': none, and the model as published.",
     ),
 ]
-StrengthOption = Annotated[
+Strength = Annotated[
     float, typer.Option("--strength", help="1 is the published setting; larger is smoother.")
 ]
-RankOption = Annotated[
+Rank = Annotated[
     str | None,
     typer.Option(
         "--rank", metavar="N|auto", help="Rank, of models that have one; 'auto' estimates it."
     ),
 ]
-DenoiserOption = Annotated[
+Denoiser = Annotated[
     str | None,
     typer.Option(
         "--denoiser",
@@ -62,7 +58,7 @@ DenoiserOption = Annotated[
         help="Denoiser of pnp (eigen), or of fasthymix (framelet, gauss); a file with one.",
     ),
 ]
-AutoStrengthOption = Annotated[
+AutoStrength = Annotated[
     str,
     typer.Option(
         "--strength",
@@ -70,11 +66,11 @@ AutoStrengthOption = Annotated[
         help="1 is the published setting; larger is smoother; auto: smallest estimated risk.",
     ),
 ]
-ScheduleOption = Annotated[
+Schedule = Annotated[
     ScheduleChoice,
     typer.Option("--schedule", help="Steps the networks were trained with, or to a tolerance."),
 ]
-RangeOption = Annotated[
+Range = Annotated[
     str,
     typer.Option(
         "--range",
@@ -82,7 +78,7 @@ RangeOption = Annotated[
         help="Values that become 0 and 1: of the signal, of the data, or given ('0,1').",
     ),
 ]
-MemoryOption = Annotated[
+Memory = Annotated[
     str | None,
     typer.Option(
         "--memory",
@@ -90,10 +86,10 @@ MemoryOption = Annotated[
         help="Most memory to use, such as 2G; larger cubes are worked on in tiles.",
     ),
 ]
-OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace existing outputs.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
-StrictOption = Annotated[
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing outputs.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+Strict = Annotated[
     bool,
     typer.Option("--strict", help="Exit with 3 and write nothing if the solver falls short."),
 ]
@@ -118,12 +114,6 @@ class InputOptions:
         from ... import io
 
         return io.open_cube(path, **asdict(self))
-
-    def open_reader(self, path: str) -> AbstractContextManager[CubeReader]:
-        """A file whose cube is read window by window."""
-        from ... import io
-
-        return io.open_reader(path, **asdict(self))
 
 
 AS_STORED = InputOptions()
@@ -170,12 +160,15 @@ def as_float32(
     return replace(cube, data=data.astype(np.float32), valid=mask, encoding=plain, metadata=about)
 
 
-def parse_range(text: str) -> Range:
+def split_words(text: str) -> tuple[str, ...]:
+    """Names separated by commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def parse_range(text: str) -> pipeline.Range:
     """'auto', 'minmax', or two numbers with a comma or a blank between them."""
-    if text == "auto":
-        return "auto"
-    if text == "minmax":
-        return "minmax"
+    if text in ("auto", "minmax"):
+        return "auto" if text == "auto" else "minmax"
     try:
         low, high = (float(part) for part in text.replace(",", " ").split())
     except ValueError:
@@ -198,11 +191,9 @@ def parse_rank(text: str | None) -> int | Literal["auto"] | None:
     return int(text)
 
 
-def parse_strength(text: str) -> Strength:
+def parse_strength(text: str) -> pipeline.Strength:
     """'auto' or a number."""
-    if text == "auto":
-        return "auto"
     try:
-        return float(text)
+        return "auto" if text == "auto" else float(text)
     except ValueError:
         raise typer.BadParameter(f"--strength is a number or auto, not '{text}'") from None

@@ -9,50 +9,26 @@ import typer
 
 from ...errors import BadOption
 from ...models import defaults
-from . import console
-from .options import (
-    AS_STORED,
-    AutoStrengthOption,
-    DenoiserOption,
-    In,
-    InputOptions,
-    JsonOption,
-    MemoryOption,
-    ModelOption,
-    Out,
-    OverwriteOption,
-    QuietOption,
-    RangeOption,
-    RankOption,
-    ScheduleChoice,
-    ScheduleOption,
-    StrengthOption,
-    StrictOption,
-    WeightsOption,
-    as_float32,
-    parse_range,
-    parse_rank,
-    parse_strength,
-)
+from . import console, options
 
 
 def denoise(
-    source: In,
-    target: Out,
-    model: ModelOption = defaults.MODEL,
-    weights: WeightsOption = defaults.WEIGHTS,
-    strength: AutoStrengthOption = "1",
-    rank: RankOption = None,
-    denoiser: DenoiserOption = None,
-    schedule: ScheduleOption = ScheduleChoice.paper,
+    source: options.In,
+    target: options.Out,
+    model: options.Model = defaults.MODEL,
+    weights: options.Weights = defaults.WEIGHTS,
+    strength: options.AutoStrength = "1",
+    rank: options.Rank = None,
+    denoiser: options.Denoiser = None,
+    schedule: options.Schedule = options.ScheduleChoice.paper,
     auto: Annotated[
         bool,
         typer.Option("--auto", help="Model, network and strength as 'hyperdlw advise' recommends."),
     ] = False,
-    range: RangeOption = "auto",
-    reading: InputOptions = AS_STORED,
+    range: options.Range = "auto",
+    reading: options.InputOptions = options.AS_STORED,
     seed: Annotated[int | None, typer.Option("--seed", help="Kept in the report.")] = None,
-    overwrite: OverwriteOption = False,
+    overwrite: options.Overwrite = False,
     save_weights: Annotated[
         str | None, typer.Option("--save-weights", metavar="FILE", help="Write the weights too.")
     ] = None,
@@ -74,7 +50,7 @@ def denoise(
     fill: Annotated[
         bool, typer.Option("--fill", help="Fill voxels that were not measured by the model.")
     ] = False,
-    memory: MemoryOption = None,
+    memory: options.Memory = None,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -85,9 +61,9 @@ def denoise(
         str | None,
         typer.Option("--scheduler", metavar="ADDRESS", help="A Dask scheduler, tcp://host:port."),
     ] = None,
-    as_json: JsonOption = False,
-    strict: StrictOption = False,
-    quiet: QuietOption = False,
+    as_json: options.Json = False,
+    strict: options.Strict = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Restore a noisy cube.
 
@@ -111,11 +87,11 @@ def denoise(
             progress=progress,
             model=model,
             weights=weights,
-            strength=parse_strength(strength),
-            rank=parse_rank(rank),
+            strength=options.parse_strength(strength),
+            rank=options.parse_rank(rank),
             denoiser=denoiser,
             schedule=schedule.value,
-            range=parse_range(range),
+            range=options.parse_range(range),
             seed=seed,
             fill=fill,
             memory=memory,
@@ -131,19 +107,19 @@ def denoise(
 
 
 def weights(
-    source: In,
-    target: Out,
-    model: ModelOption = defaults.MODEL,
-    weights: WeightsOption = defaults.WEIGHTS,
-    strength: StrengthOption = 1.0,
-    rank: RankOption = None,
-    schedule: ScheduleOption = ScheduleChoice.paper,
-    range: RangeOption = "auto",
-    reading: InputOptions = AS_STORED,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-    strict: StrictOption = False,
-    quiet: QuietOption = False,
+    source: options.In,
+    target: options.Out,
+    model: options.Model = defaults.MODEL,
+    weights: options.Weights = defaults.WEIGHTS,
+    strength: options.Strength = 1.0,
+    rank: options.Rank = None,
+    schedule: options.Schedule = options.ScheduleChoice.paper,
+    range: options.Range = "auto",
+    reading: options.InputOptions = options.AS_STORED,
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+    strict: options.Strict = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Write the weight map of a cube.
 
@@ -151,18 +127,18 @@ def weights(
     and schedule matter for 'robust' and 'mixture' only, which look at a residual.
     """
     from ... import io
-    from ...pipeline import Options, check_options, denoise, find_usable_bands, predict_weights
+    from ...pipeline import check_options, denoise, find_usable_bands, predict_weights
 
     io.check_places([target], overwrite, source)
-    limits = parse_range(range)
-    options: Options = check_options(
-        model=model, weights=weights, strength=strength, rank=parse_rank(rank), range=limits
+    limits = options.parse_range(range)
+    checked = check_options(
+        model=model, weights=weights, strength=strength, rank=options.parse_rank(rank), range=limits
     )
-    if options.published:
+    if checked.published:
         raise BadOption(f"the model '{model}' uses no weights, so there are none to write")
-    chosen = options.source
+    chosen = checked.source
     cube = reading.open_cube(source)
-    io.check_save(target, as_float32(cube, cube.data, "weights"))
+    io.check_save(target, options.as_float32(cube, cube.data, "weights"))
     console.print_notes(cube, quiet or as_json)
     report = None
     if chosen.rounds > 1:
@@ -173,7 +149,7 @@ def weights(
                 model=model,
                 weights=chosen,
                 strength=strength,
-                rank=parse_rank(rank),
+                rank=options.parse_rank(rank),
                 schedule=schedule.value,
                 range=limits,
                 watch=progress.step_made,
@@ -183,38 +159,31 @@ def weights(
             console.report_shortfall(report, strict, quiet)
     else:
         w = predict_weights(cube, chosen, range=limits)
-    io.save_cube(as_float32(cube, w, "weights"), target, overwrite=overwrite)
-    used, skipped = find_usable_bands(cube)
-    low = float((w[w > 0] < 0.1).mean())
-    facts = {
-        "weights": chosen.name,
-        "bands": console.describe_bands(int(used.sum()), skipped, cube),
-        "down-weighted": f"{100 * low:.1f} % of the voxels below 0.1",
-        "output": target,
-    }
+    io.save_cube(options.as_float32(cube, w, "weights"), target, overwrite=overwrite)
+    use, skipped = find_usable_bands(cube)
+    used, low = int(use.sum()), float((w[w > 0] < 0.1).mean())
     if as_json:
-        console.print_json(
+        facts = {"input": source, "output": target, "weights": chosen.name, "shape": cube.shape}
+        bands = {"bands_used": used, "bands_skipped": skipped}
+        console.print_json({**facts, **bands, "down_weighted": low})
+    elif not quiet:
+        console.print_summary(
             {
-                "input": source,
-                "output": target,
                 "weights": chosen.name,
-                "shape": cube.shape,
-                "bands_used": int(used.sum()),
-                "bands_skipped": skipped,
-                "down_weighted": low,
+                "bands": console.describe_bands(used, skipped, cube),
+                "down-weighted": f"{100 * low:.1f} % of the voxels below 0.1",
+                "output": target,
             }
         )
-    elif not quiet:
-        console.print_summary(facts)
     if report is not None:
         console.report_shortfall(report, strict, quiet)
 
 
 def advise(
-    source: In,
-    range_: RangeOption = "auto",
-    reading: InputOptions = AS_STORED,
-    as_json: JsonOption = False,
+    source: options.In,
+    range_: options.Range = "auto",
+    reading: options.InputOptions = options.AS_STORED,
+    as_json: options.Json = False,
 ) -> None:
     """Say what to denoise a cube with.
 
@@ -224,7 +193,7 @@ def advise(
     from ...pipeline import advise as look
 
     cube = reading.open_cube(source)
-    found = look(cube, range=parse_range(range_))
+    found = look(cube, range=options.parse_range(range_))
     if as_json:
         console.print_json({"input": source, **found.as_dict(), "bad_bands": found.bad_bands})
         return

@@ -15,6 +15,7 @@ import typer
 
 from ...errors import BadOption
 from . import console
+from .options import split_words
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -46,7 +47,7 @@ class TrainingOptions:
 
     @property
     def held_out_names(self) -> tuple[str, ...]:
-        return tuple(s.strip() for s in self.held_out.split(",") if s.strip())
+        return split_words(self.held_out)
 
     def read_scenes(self, folder: Path, bands: int | None = None) -> dict[str, F32]:
         """The scenes of a folder, those to hold out among them; files that cannot be used are named.

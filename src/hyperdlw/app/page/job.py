@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Literal, TypedDict
 
 from ...errors import BadOption, DlwError, unknown_name
@@ -173,18 +173,10 @@ class Job:
         self.step += 1
 
     def as_dict(self) -> dict[str, object]:
-        return {
-            "number": self.number,
-            "model": self.request.model,
-            "weights": self.request.weights,
-            "strength": self.request.strength,
-            "progress": self.progress,
-            "running": self.running,
-            "step": self.step,
-            "steps": self.steps,
-            "seconds": round(time.monotonic() - self.begin if self.running else self.seconds, 2),
-            "message": self.message,
-        }
+        names = ("number", "progress", "running", "step", "steps", "message")
+        seconds = time.monotonic() - self.begin if self.running else self.seconds
+        state = {name: getattr(self, name) for name in names}
+        return {**asdict(self.request), **state, "seconds": round(seconds, 2)}
 
 
 if __name__ == "__main__":

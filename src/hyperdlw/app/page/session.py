@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ...cube import Cube
 from ...errors import BadInput, DlwError
+from ...io import measure_memory
 from .job import Busy, Choices, Job, JobRequest, Lister, Stop
 
 if TYPE_CHECKING:
@@ -274,14 +275,8 @@ def lean(cube: Cube) -> Cube:
 
 def check_memory(shape: tuple[int, ...], name: str) -> None:
     """Refuse a cube that would fill the machine: float32 and a mask, in half of its memory."""
-    import os
-
-    need = 5 * math.prod(shape)
-    try:
-        have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return
-    if need > have / 2:
+    need, have = 5 * math.prod(shape), measure_memory()
+    if have is not None and need > have / 2:
         raise BadInput(
             f"{name} needs {need / 1e9:.1f} GB to look at and this machine has {have / 1e9:.1f} GB; "
             "cut out a smaller part"
@@ -319,14 +314,7 @@ def _steps(request: JobRequest, cube: Cube, source: Source) -> int | None:
 
 def _summary(result: Result) -> dict[str, object]:
     r = result.report
-    return {
-        "model": r.model,
-        "weights": r.weights,
-        "strength": r.strength,
-        "steps": r.steps,
-        "converged": r.converged,
-        "seconds": r.seconds.get("total"),
-        "bands_used": r.bands_used,
-        "bands_skipped": {str(k): v for k, v in r.bands_skipped.items()},
-        "down_weighted": r.down_weighted,
-    }
+    names = ("model", "weights", "strength", "steps", "converged", "bands_used", "down_weighted")
+    skipped = {str(k): v for k, v in r.bands_skipped.items()}
+    about = {name: getattr(r, name) for name in names}
+    return {**about, "seconds": r.seconds.get("total"), "bands_skipped": skipped}
