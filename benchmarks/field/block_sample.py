@@ -1,0 +1,69 @@
+"""Blocks of pixels on a fixed grid: what limits and noise levels are read from.
+
+Images on disk give the same blocks as images in memory: gather :func:`sample_blocks` from strips that
+start at multiples of 8 :func:`sample_step` rows and join them along the second axis.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+SIDE = 8
+"""Side of a block in pixels."""
+MOST = 1024
+"""Blocks in a sample at most; of a larger image every k-th row and column of blocks."""
+
+
+def sample_step(rows: int, cols: int, most: int = MOST) -> int:
+    """Every how many-th row and column of blocks belongs to the sample of an image."""
+    count = math.ceil(rows / SIDE) * math.ceil(cols / SIDE)
+    return max(1, math.ceil(math.sqrt(count / most)))
+
+
+def sample_blocks(y: Tensor, valid: Tensor, step: int = 1) -> tuple[Tensor, Tensor]:
+    """Blocks (band, block, 8, 8) of an image (band, row, col) on a grid, and which voxels count.
+
+    Blocks that stick out of the image are filled with voxels that do not count.
+    """
+
+    def cut(v: Tensor) -> Tensor:
+        v = torch.nn.functional.pad(v, (0, -v.shape[2] % SIDE, 0, -v.shape[1] % SIDE))
+        v = v.view(v.shape[0], v.shape[1] // SIDE, SIDE, v.shape[2] // SIDE, SIDE)
+        return v[:, ::step, :, ::step].transpose(2, 3).flatten(1, 2)
+
+    ok = valid & y.isfinite()
+    return cut(torch.where(ok, y, 0.0)), cut(ok)
+
+
+def stuck(blocks: Tensor, ok: Tensor) -> Tensor:
+    """Columns and rows of blocks on which one value is repeated, as a dead detector element does.
+
+    A block of one value altogether is left: that is a flat image, or one without noise.
+    """
+    found = torch.zeros_like(ok)
+    for axis in (-2, -1):
+        low = torch.where(ok, blocks, torch.inf).amin(axis, keepdim=True)
+        high = torch.where(ok, blocks, -torch.inf).amax(axis, keepdim=True)
+        same = (low == high) & (ok.sum(axis, keepdim=True) > 2)
+        few = same.sum((-2, -1), keepdim=True) <= SIDE // 2
+        found |= (same & few).expand_as(ok)
+    return found
+
+
+def block_noise(blocks: Tensor, ok: Tensor) -> Tensor:
+    """Noise level (band,) from mixed differences inside blocks: median of |d| / (2 0.6745)."""
+    d = blocks[..., :-1, :-1] - blocks[..., 1:, :-1] - blocks[..., :-1, 1:] + blocks[..., 1:, 1:]
+    m = ok[..., :-1, :-1] & ok[..., 1:, :-1] & ok[..., :-1, 1:] & ok[..., 1:, 1:]
+    return medians(d.abs().flatten(1), m.flatten(1)) / (2 * 0.6745)
+
+
+def medians(v: Tensor, seen: Tensor) -> Tensor:
+    """Medians of rows over what was seen, (row,); 0 where nothing was."""
+    order = torch.where(seen, v, torch.inf).sort(-1).values
+    count = seen.sum(-1, keepdim=True)
+    low = order.gather(-1, ((count - 1) // 2).clamp_min(0))
+    high = order.gather(-1, (count // 2).clamp_max(v.shape[-1] - 1))
+    return torch.where(count > 0, (low + high) / 2, 0.0).squeeze(-1)

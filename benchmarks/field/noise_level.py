@@ -1,0 +1,256 @@
+"""Noise of every band, and how it grows with the signal, from the noisy cube alone.
+
+Texture is not noise: it is shared by the bands and by neighbouring pixels. So every band is regressed on the
+others (spectral decorrelation), mixed differences of the residual are taken (spatial decorrelation; they
+cancel offsets of columns and rows too), and of the blocks with a similar signal the calmest say what the
+noise is. The regressors bring noise of their own. With coefficients beta it is known exactly,
+
+    variance of residual b  =  s_b^2 + sum_c beta_bc^2 s_c^2 ,
+
+and solved for s^2. The law of a band is  variance = a + b signal + c signal^2,  a, b, c >= 0 (electronics,
+photons, gain), fitted to the calm blocks of bins of equal signal.
+
+Exact for images on disk: everything is computed from the sample of blocks of :mod:`block_sample`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from block_sample import SIDE, medians, sample_blocks, sample_step, stuck
+from torch import Tensor
+
+CALM = 0.2
+"""The quantile over blocks of equal signal that is taken for their noise."""
+BELOW, ABOVE = 0.75, 1.6
+"""That quantile, and the largest value that is accepted, for blocks of pure noise, over their mean."""
+BIN = 16
+"""Blocks in a bin of equal signal at least; at most :data:`BINS` bins."""
+BINS = 8
+ROUNDS = 8
+KEPT = 0.90
+"""Share of the variance of Gaussian noise that the cuts leave (found with white noise)."""
+UNMIX = 10
+BLOCKS = 400
+"""Blocks of the sample at most: 25 600 pixels fix a level to better than one per cent."""
+CUT = 4.0
+"""Values this many spreads from the median of their block are cut before the regression."""
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseLaw:
+    """variance = a + b signal + c signal^2 of every band, on the unit scale.
+
+    Attributes:
+        level: (band,) root of the mean variance over the image.
+        a, b, c: (band,) coefficients, all >= 0.
+    """
+
+    level: Tensor
+    a: Tensor
+    b: Tensor
+    c: Tensor
+
+    def variance(self, signal: Tensor) -> Tensor:
+        """Variance of the noise (band, row, col) where the clean image is ``signal``."""
+        s = signal.clamp_min(0)
+        law = [v.to(s)[:, None, None] for v in (self.a, self.b, self.c)]
+        return law[0] + s * (law[1] + s * law[2])
+
+
+def estimate_noise(y: Tensor, valid: Tensor, weights: Tensor | None = None) -> NoiseLaw:
+    """The noise law of every band of an image (band, row, col) on the unit scale.
+
+    Args:
+        weights: trust in every voxel; what has less than a twentieth of the median of its band is left out.
+
+    >>> y = 0.1 * torch.randn(8, 64, 64, generator=torch.Generator().manual_seed(0)) + 0.5
+    >>> law = estimate_noise(y, torch.ones_like(y, dtype=torch.bool))
+    >>> bool(((law.level - 0.1).abs() < 0.015).all())
+    True
+    """
+    step = sample_step(*y.shape[1:], BLOCKS)
+    blocks, ok = sample_blocks(y, valid, step)
+    if weights is not None:
+        trust = sample_blocks(weights.to(y), valid, step)[0].flatten(1)
+        middle = medians(trust, ok.flatten(1))[:, None]
+        ok = ok & (trust > 0.05 * middle).view_as(ok)
+    return noise_of_sample(blocks, ok)
+
+
+def noise_of_sample(blocks: Tensor, ok: Tensor) -> NoiseLaw:
+    """The noise law from a sample of blocks (band, block, 8, 8) and its mask."""
+    ok = ok & (blocks.abs() < 1e30)
+    ok = ok & ~stuck(blocks, ok)
+    y = _cut(blocks.double(), ok)
+    rest, beta = _decorrelated(y, ok)
+    # What the others say a voxel is: a clean signal that knows nothing of its own noise.
+    signal = (y - rest).clamp_min(0) if bool(beta.any()) else _smoothed(y)
+    law = _fit_law(rest, signal, ok)
+    mean = _mean_law(law, signal, ok)
+    law = law * (_unmix(mean, beta) / mean.clamp_min(1e-30))[:, None]
+    a, b, c = law.float().unbind(1)
+    return NoiseLaw(_mean_law(law, signal, ok).sqrt().float(), a, b, c)
+
+
+def spectral_residual(y: Tensor, ok: Tensor) -> Tensor:
+    """Every band less what the other bands say of it, (band, row, col); less its median with one band.
+
+    Edges and textures of the image are in the other bands too and cancel; an impulse, a dead column or a
+    stripe of one band remains. The coefficients are those of the sample of blocks.
+    """
+    blocks, seen = sample_blocks(y, ok, sample_step(*y.shape[1:], BLOCKS))
+    _, beta = _decorrelated(_cut(blocks.double(), seen), seen)
+    rest = y - torch.tensordot(beta.to(y), torch.where(ok, y, 0.0), 1)
+    return rest - medians(rest.flatten(1), ok.flatten(1))[:, None, None]
+
+
+def _smoothed(y: Tensor) -> Tensor:
+    """Means of blocks: the signal where there is no other band."""
+    return y.mean((2, 3), keepdim=True).expand_as(y).clamp_min(0)
+
+
+def _powers(signal: Tensor) -> Tensor:
+    """1, s and s^2 on a last axis."""
+    return torch.stack([torch.ones_like(signal), signal, signal.square()], -1)
+
+
+def _mean_law(law: Tensor, signal: Tensor, ok: Tensor) -> Tensor:
+    """Mean variance (band,) over the voxels that count."""
+    seen = ok.double()
+    size = seen.sum((1, 2, 3)).clamp_min(1)
+    means = torch.stack([(seen * signal**k).sum((1, 2, 3)) / size for k in range(3)], 1)
+    return (law * means).sum(1)
+
+
+def _cut(y: Tensor, ok: Tensor) -> Tensor:
+    """Values cut to the median of their block plus or minus four spreads; the median where not ok."""
+    flat, seen = y.flatten(2), ok.flatten(2)
+    middle = medians(flat, seen)
+    spread = medians((flat - middle.unsqueeze(2)).abs(), seen) / 0.6745
+    gap = CUT * spread[..., None, None]
+    middle = middle[..., None, None]
+    return torch.where(ok, torch.minimum(torch.maximum(y, middle - gap), middle + gap), middle)
+
+
+def _decorrelated(y: Tensor, ok: Tensor) -> tuple[Tensor, Tensor]:
+    """Every band less its regression on the others, and the coefficients (band, band), diagonal 0.
+
+    With G the Gram matrix of the centred bands, the residual of band b is (G^-1 y)_b / (G^-1)_bb. It is
+    scaled up by the share of freedom that the coefficients have used.
+    """
+    bands = len(y)
+    flat = y.flatten(1)
+    n = flat.shape[1]
+    if bands == 1 or n < 4 * bands:
+        return y, y.new_zeros(bands, bands)
+    flat = flat - flat.mean(1, keepdim=True)
+    scale = flat.square().mean(1).sqrt().clamp_min(1e-12)
+    unit = flat / scale[:, None]
+    gram = unit @ unit.T / n + 1e-9 * torch.eye(bands, dtype=y.dtype)
+    inverse = torch.linalg.inv(gram)
+    operator = inverse / inverse.diagonal()[:, None]
+    rest = (operator @ unit) * scale[:, None] * math.sqrt(n / (n - bands))
+    beta = -operator * scale[:, None] / scale[None, :]
+    beta.fill_diagonal_(0.0)
+    return rest.view_as(y), beta
+
+
+def _mixed(v: Tensor) -> Tensor:
+    """v_ij - v_i+1,j - v_i,j+1 + v_i+1,j+1 inside blocks."""
+    return v[..., :-1, :-1] - v[..., 1:, :-1] - v[..., :-1, 1:] + v[..., 1:, 1:]
+
+
+def _calm_blocks(square: Tensor, known: Tensor, signal: Tensor, shared: bool) -> Tensor:
+    """Blocks (band, block) whose variance, in units of the law, is what pure noise may have.
+
+    Among blocks of similar signal the 20 % quantile is noise even if most of them are textured. The variance
+    of a block of pure noise scatters by about a fifth, so those up to 1.6 times its level belong to it.
+
+    Args:
+        square: robust variance of every block over the law.
+        shared: one level for all signals (the law is right already) in place of one per bin.
+    """
+    bands, n = square.shape
+    bins = max(1, min(BINS, n // BIN))
+    order = torch.where(known, signal, torch.inf).argsort(1)
+    ratio, seen = square.gather(1, order), known.gather(1, order)
+    parts = torch.arange(n).tensor_split(bins)
+    levels = []
+    for part in parts:
+        count = seen[:, part].sum(1)
+        v = torch.where(seen[:, part], ratio[:, part], torch.inf).sort(1).values
+        at = (CALM * (count - 1).clamp_min(0)).round().long()
+        levels.append(v.gather(1, at[:, None]).squeeze(1) / BELOW)
+    level = torch.stack(levels, 1)
+    if shared:
+        level = level.median(1, keepdim=True).values.expand_as(level)
+    limit = torch.cat([level[:, k : k + 1].expand(bands, len(p)) for k, p in enumerate(parts)], 1)
+    calm = torch.zeros_like(known)
+    calm.scatter_(1, order, seen & (ratio <= ABOVE * limit))
+    return calm
+
+
+def _unmix(total: Tensor, beta: Tensor) -> Tensor:
+    """s^2 from  total = (I + beta o beta) s^2  in a few multiplicative steps, which keep it positive.
+
+    It starts from bands that are all alike, and is not run to the end: neighbouring bands explain each other
+    so well that the end would give all noise to some of them.
+    """
+    mix = torch.eye(len(total), dtype=total.dtype) + beta.square()
+    s = total / mix.sum(1)
+    for _ in range(UNMIX):
+        s = s * (mix.T @ (total / (mix @ s).clamp_min(1e-30))) / mix.sum(0)
+    return s
+
+
+def _fit_law(rest: Tensor, signal: Tensor, ok: Tensor) -> Tensor:
+    """Coefficients (band, 3) >= 0 of the law of residuals, from the mixed differences of calm blocks.
+
+    In turn: the calm blocks under the law, and the law by least squares of d^2 / 4 on the powers of the
+    signal, weighted by 1 / law^2; differences beyond three standard deviations are left out.
+    """
+    d = _mixed(rest)
+    m = ok[..., :-1, :-1] & ok[..., 1:, :-1] & ok[..., :-1, 1:] & ok[..., 1:, 1:]
+    known = m.flatten(2).sum(2) >= 8
+    corners = [signal[..., i : i + SIDE - 1, j : j + SIDE - 1] for i in (0, 1) for j in (0, 1)]
+    powers = torch.stack([_powers(c) for c in corners]).mean(0)
+    mean = medians(signal.flatten(2), ok.flatten(2))
+    scale = medians(d.abs().flatten(1), m.flatten(1)) / (2 * 0.6745)
+    scale = torch.where(scale > 0, scale, 1e-12).square()
+    law = torch.stack([scale, 0 * scale, 0 * scale], 1)
+    for k in range(ROUNDS):
+        now = (
+            (powers @ law[:, None, None, :, None])
+            .squeeze(-1)
+            .clamp_min(1e-6 * scale[:, None, None, None])
+        )
+        ratio = d.square() / (4 * now)
+        robust = medians(ratio.sqrt().flatten(2), m.flatten(2)).square() / 0.6745**2
+        calm = _calm_blocks(robust, known, mean, shared=k >= ROUNDS // 2)[..., None, None]
+        inside = ratio <= 9 * torch.where(calm, robust[..., None, None], 0.0).clamp_max(2.0)
+        use = (m & calm & inside).double() / now.square()
+        flat = powers.flatten(1, 3)
+        gram = (use.flatten(1)[:, None, :] * flat.mT) @ flat
+        pull = (flat * (use * d.square() / 4).flatten(1).unsqueeze(2)).sum(1) / KEPT
+        law = _least_squares(gram, pull, law)
+    return law
+
+
+def _least_squares(gram: Tensor, pull: Tensor, old: Tensor) -> Tensor:
+    """Non-negative least squares of three coefficients (band, 3): the best of the seven sets of them."""
+    best, value = old, torch.full_like(pull[:, 0], torch.inf)
+    unit = gram.diagonal(dim1=1, dim2=2).clamp_min(1e-300).rsqrt()
+    g, p = gram * unit[:, :, None] * unit[:, None, :], pull * unit
+    for k in range(1, 8):
+        some = [i for i in range(3) if k >> i & 1]
+        small = g[:, some][:, :, some] + 1e-9 * torch.eye(len(some), dtype=g.dtype)
+        x = torch.zeros_like(p)
+        x[:, some] = torch.linalg.solve(small, p[:, some])
+        loss = ((g @ x.unsqueeze(2)).squeeze(2) * x).sum(1) - 2 * (p * x).sum(1)
+        better = (x >= 0).all(1) & (loss < value) & (pull[:, 0] > 0)
+        best = torch.where(better[:, None], x * unit, best)
+        value = torch.where(better, loss, value)
+    return best

@@ -1,0 +1,104 @@
+"""Columns: found where they are, nothing where they are not, the same in strips."""
+
+from __future__ import annotations
+
+import columns as co
+import field_noise as fn
+import named_noises as ft
+import numpy as np
+import pytest
+from textured_scene import textured_scene
+
+
+def profile_error(e):
+    p = e.mean(axis=1)
+    return float(np.sqrt(((p - p.mean(axis=1, keepdims=True)) ** 2).mean()))
+
+
+@pytest.fixture(scope="module")
+def scene():
+    return textured_scene(31, 128, 128, rng=np.random.default_rng(1))
+
+
+@pytest.fixture(scope="module")
+def with_roads(scene):
+    """Roads and edges along the whole track, as sharp as pixels can be."""
+    x = scene.copy()
+    spectrum = np.linspace(0.3, 0.7, 31)[:, None, None]
+    for left, width in ((20, 1), (47, 3), (90, 5)):
+        x[:, :, left : left + width] = 0.1 * x[:, :, left : left + width] + 0.9 * spectrum
+    x[:, :, 105:] *= 0.6
+    return x
+
+
+@pytest.mark.parametrize("seed", [5, 6, 7])
+def test_pushbroom_offsets_are_found(scene, seed):
+    d = ft.FIELD["pushbroom"](scene, np.random.default_rng(seed))
+    found = co.find_columns(d.y)
+    assert found.found
+    assert not found.gain
+    left = d.truth.stripe - (d.y - found.removed(d.y))
+    assert profile_error(left) < profile_error(d.truth.stripe) / 3.5
+
+
+def test_gains_are_found():
+    x = 0.2 + 0.5 * textured_scene(31, 256, 96, rng=np.random.default_rng(4))
+    d = fn.column_gains(x, np.random.default_rng(0), times=20)
+    found = co.find_columns(d.y)
+    assert found.found
+    left = d.truth.stripe - (d.y - found.removed(d.y))
+    assert profile_error(left) < profile_error(d.truth.stripe) / 1.4
+
+
+@pytest.mark.parametrize(
+    "noise", ["none", "even 5", "even 30", "mild", "case 1", "case 4", "snr 50", "photons", "emit"]
+)
+def test_nothing_is_removed_where_there_are_no_columns(scene, with_roads, noise):
+    for x in (scene, with_roads):
+        d = ft.FIELD[noise](np.clip(x, 0, 1), np.random.default_rng(2))
+        assert co.find_columns(d.y).removed(d.y) is d.y
+
+
+def test_roads_survive_beside_columns(with_roads):
+    d = ft.FIELD["pushbroom"](with_roads, np.random.default_rng(3))
+    left = d.y - co.find_columns(d.y).removed(d.y) - d.truth.stripe
+    p = left.mean(axis=1) - left.mean(axis=(1, 2))[:, None]
+    # Roads of three and five pixels, which differ from their surroundings by about 0.4, and the edge
+    # stay. One pixel along the whole track, the same in every row, is what a column is: most of it goes.
+    for column, most in ((48, 0.12), (92, 0.05), (105, 0.05)):
+        assert np.abs(p[:, column]).mean() < most
+
+
+def test_strips_give_the_same(scene):
+    d = ft.FIELD["pushbroom"](scene, np.random.default_rng(3))
+    whole = co.find_columns(d.y)
+    blocks = [co.measure(d.y[:, a:b]) for a, b in co.row_blocks(128)]
+    again, _ = co.settle(blocks, 128, False)
+    strips = [again.removed(d.y[:, a : a + 32], a) for a in range(0, 128, 32)]
+    assert np.array_equal(np.concatenate(strips, axis=1), whole.removed(d.y))
+
+
+def test_negative_values_have_offsets_and_no_gains(scene):
+    """A file in arbitrary units: some bands are below zero everywhere."""
+    d = ft.FIELD["pushbroom"](scene, np.random.default_rng(3))
+    gain = np.linspace(0.3, 3, 31, dtype=np.float32)[:, None, None]
+    shift = np.linspace(-4, 4, 31, dtype=np.float32)[:, None, None]
+    found = co.find_columns(d.y * gain + shift)
+    assert found.found
+    assert not found.gain
+    left = d.truth.stripe - found.at(0, 128) / gain
+    assert profile_error(left) < profile_error(d.truth.stripe) / 3
+
+
+def test_gaps_and_small_images(scene):
+    d = ft.FIELD["pushbroom"](scene, np.random.default_rng(3))
+    y = d.y.copy()
+    y[:, :, 40] = np.nan
+    y[3, 10:60] = np.nan
+    found = co.find_columns(y)
+    left = d.truth.stripe - found.at(0, 128)
+    assert found.found
+    assert np.isfinite(left).all()
+    assert profile_error(np.delete(left, 40, axis=2)) < profile_error(d.truth.stripe) / 2.5
+    assert not co.find_columns(scene[:, :5]).found
+    assert not co.find_columns(scene[:1, :, :8]).found
