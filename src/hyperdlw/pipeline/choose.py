@@ -308,10 +308,7 @@ class Chosen:
 
 @dataclass
 class ImageRounds:
-    """An image in memory, its weights, and the image restored so far.
-
-    ``weigh`` and ``solve`` are called in turn (:func:`alternate`).
-    """
+    """An image in memory, its weights, and the image restored so far."""
 
     source: Source
     y: Tensor
@@ -339,13 +336,6 @@ class ImageRounds:
         return ImageRounds(self.source.on_rows(rows), *cut)
 
 
-def alternate(source: Source, solve: Callable[[], object], weigh: Callable[[], object]) -> None:
-    """Image and weights in turn, up to the weights of the last round."""
-    for _ in range(source.rounds - 1):
-        solve()
-        weigh()
-
-
 def choose_settings(options: Options, rows: slice, read: Callable[[], ImageRounds]) -> Chosen:
     """Strength and rank: as given, or from some rows of the image and their weights.
 
@@ -366,10 +356,9 @@ def choose_settings(options: Options, rows: slice, read: Callable[[], ImageRound
     def build(strength: float) -> Model:
         return options.build(image.y.shape, strength, rank)
 
-    def restore() -> None:
+    for _ in range(image.source.rounds - 1):
         image.x = solve(image.problem(build(1.0))).x
-
-    alternate(image.source, restore, image.weigh)
+        image.weigh()
     follows = image.source.follows_noise
     choice = choose_strength(build, image.y, image.weights, follows_noise=follows)
     return Chosen(choice.strength, rank, choice.as_dict(), where)

@@ -17,7 +17,7 @@ from .report import Bands, Counts, Outcome
 
 
 class InMemory:
-    """The five verbs for a cube in memory (see :class:`hyperdlw.pipeline.run.Way`).
+    """The five verbs for a cube in memory.
 
     Attributes:
         cube: the restored cube, after ``restore``.

@@ -36,11 +36,12 @@ from ..io import CubeReader
 from ..solver import DiskArray, DiskProblem, Residuals, StripSolver, Whole, solve, use_stages
 from ..weights import FLOOR, Source, find_scale, rescale_weights, sum_weights
 from .choose import Chosen, ImageRounds, choice_rows, choose_settings
-from .job import Band, Job, Reader, Run, Sinks, StripOutputs
+from .job import Band, Job, Reader, Sinks
 from .journal import Executor, Serial, Watch, Work, key_of, open_journal
 from .options import Options
 from .plan import Plan, ramp
 from .prepare import check_usable, explain_unusable, find_limits
+from .products import ArrayOutputs, FileOutputs
 from .report import Bands, Counts, Outcome
 
 
@@ -184,18 +185,23 @@ def write_strip(job: Job, reader: Reader, sinks: Sinks, i: int) -> list[int]:
 
 
 class InStrips:
-    """The five verbs for a cube in strips (see :class:`hyperdlw.pipeline.run.Way`)."""
+    """The five verbs for a cube in strips."""
 
     def __init__(
-        self, reader: Reader, options: Options, plan: Plan, work: Work, outputs: StripOutputs
+        self,
+        reader: Reader,
+        options: Options,
+        plan: Plan,
+        work: Work,
+        outputs: ArrayOutputs | FileOutputs,
     ) -> None:
         self.reader, self.options, self.outputs = reader, options, outputs
-        self.run = Run(Job(work.folder, plan, options, reader.shape[0]), work)
+        self.job, self.work = Job(work.folder, plan, options, reader.shape[0]), work
         self.resumed = work.journal.resumed
 
     def prepare(self) -> Bands:
         """Copy, look at the bands and scale those that can be used."""
-        job, work, reader = self.run.job, self.run.work, self.reader
+        job, work, reader = self.job, self.work, self.reader
         copy = partial(copy_strip, job, reader)
         work.map("copy", copy, job.plan.strips, [job.raw], here=not reader.lazy)
         look = partial(look_at_band, job, reader.good_bands)
@@ -205,14 +211,14 @@ class InStrips:
         use = tuple(b for b in range(job.stored) if b not in skipped)
         plan = replace(job.plan, shape=(len(use), *job.plan.shape[1:]))
         job = replace(job, plan=plan, use=use, bands=tuple(every[b] for b in use))
-        self.run.job = job
+        self.job = job
         work.map("scale", partial(scale_band, job), range(len(use)), [job.y])
         job.raw.path.unlink(missing_ok=True)
         return Bands(reader.shape, len(use), skipped)
 
     def weigh(self) -> None:
         """The weights, from the restored image where there is one."""
-        job, work = self.run.job, self.run.work
+        job, work = self.job, self.work
         work.round += job.result is not None
         source = job.options.source.on_bands(job.use_mask)
         source.check_shape(job.plan.shape)
@@ -227,7 +233,7 @@ class InStrips:
 
     def _find_factor(self, j: int, part: Source) -> Factor:
         """The weights of one source, and their constants."""
-        job, by_band = self.run.job, part.sees == "band"
+        job, by_band = self.job, part.sees == "band"
         if part.sees == "image":
             raise BadOption(
                 f"the weights '{part.name}' need the whole cube in memory; raise --memory"
@@ -235,7 +241,7 @@ class InStrips:
         out = job.array(f"factor{j}")
         numbers = partial(raw_band if by_band else raw_strip, job, part, out)
         items = range(len(job.use)) if by_band else job.plan.strips
-        found = self.run.work.map(f"weights {j + 1}: {part.name}", numbers, items, [out])
+        found = self.work.map(f"weights {j + 1}: {part.name}", numbers, items, [out])
         top = max(m for m, _ in found)
         total = sum(s * math.exp(m - top) for m, s in found)
         if part.logits:
@@ -244,7 +250,7 @@ class InStrips:
 
     def choose(self) -> Chosen:
         """Strength and rank, on the rows of :func:`choice_rows`, which are held in memory."""
-        job = self.run.job
+        job = self.job
         rows = choice_rows(job.plan.shape)
 
         def read() -> ImageRounds:
@@ -254,15 +260,15 @@ class InStrips:
         def look(_: int) -> dict[str, object]:
             return asdict(choose_settings(self.options, rows, read))
 
-        (found,) = self.run.work.map("choose", look, [0], here=True)
+        (found,) = self.work.map("choose", look, [0], here=True)
         where = found.pop("rows")
         chosen = Chosen(**found, rows=None if where is None else (where[0], where[1]))
-        self.run.job = replace(job, chosen=chosen)
+        self.job = replace(job, chosen=chosen)
         return chosen
 
     def solve(self) -> Outcome:
         """The restored image on the unit interval, on disk."""
-        job, work = self.run.job, self.run.work
+        job, work = self.job, self.work
         model = job.build(job.plan.shape[1])
         if job.plan.exact:
             folder = job.folder / f"steps{work.round}"
@@ -285,13 +291,13 @@ class InStrips:
             taken, primal, dual, done = zip(*found, strict=True)
             steps, converged = int(max(taken)), all(done)
             now = Residuals(max(primal), max(dual))
-        self.run.job = replace(job, result=image)
+        self.job = replace(job, result=image)
         return Outcome(model, steps, {"primal": now.primal, "dual": now.dual}, converged)
 
     def restore(self) -> Counts:
         """Strips of the result in the units of the cube, handed over to the outputs."""
-        job, sinks = self.run.job, self.outputs.open()
-        executor = self.run.work.executor if sinks.shared and self.reader.lazy else Serial()
+        job, sinks = self.job, self.outputs.open()
+        executor = self.work.executor if sinks.shared and self.reader.lazy else Serial()
         work = partial(write_strip, job, self.reader, sinks)
         found = [counts for _, counts in executor.run(work, job.plan.strips)]
         invalid, low, clipped = map(sum, zip(*found, strict=True))
@@ -316,7 +322,11 @@ class Workplace:
 
 @contextmanager
 def open_strips(
-    reader: Reader, options: Options, plan: Plan, place: Workplace, outputs: StripOutputs
+    reader: Reader,
+    options: Options,
+    plan: Plan,
+    place: Workplace,
+    outputs: ArrayOutputs | FileOutputs,
 ) -> Iterator[InStrips]:
     """The verbs for a cube in strips; the scratch files go at the end."""
     decides = {k: v for k, v in vars(options).items() if k not in ("source", *RESOURCES)}

@@ -15,7 +15,6 @@ from torch import Tensor
 from ..cube import BandRange, Cube
 from ..solver import DiskArray, Model, Problem
 from .choose import Chosen
-from .journal import Work
 from .options import Options
 from .plan import Plan
 
@@ -170,14 +169,6 @@ class Job:
         return full
 
 
-@dataclass
-class Run:
-    """A run under way: the job as far as it is known, and what does and remembers the work."""
-
-    job: Job
-    work: Work
-
-
 Put = Callable[[slice, NDArray[np.float32], NDArray[np.bool_]], int]
 """Takes a strip of an output, (rows, values (band, row, col), where they are measured); tells how
 many were clipped."""
@@ -194,13 +185,3 @@ class Sinks:
     cube: Put
     weights: Put | None = None
     shared: bool = False
-
-
-class StripOutputs(Protocol):
-    """The outputs of a run in strips."""
-
-    def open(self) -> Sinks:
-        """Called when there is something to write: an output takes its room on the disk at once."""
-
-    def finish(self, job: Job) -> None:
-        """Called with the finished job, while its scratch files are there."""

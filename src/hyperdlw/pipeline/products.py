@@ -102,10 +102,11 @@ class ArrayOutputs:
         self.weights = np.zeros(noisy.shape, np.float32)
 
     def open(self) -> Sinks:
+        """Called when there is something to write: a file takes its room on the disk at once."""
         return Sinks(self._put_cube, self._put_weights)
 
     def finish(self, job: Job) -> None:
-        """There are no products."""
+        """Called with the finished job, while its scratch files are there: there are no products."""
 
     def _put_cube(self, rows: slice, values: NDArray[np.float32], ok: NDArray[np.bool_]) -> int:
         self.cube.data[:, rows], self.cube.valid[:, rows] = values, ok

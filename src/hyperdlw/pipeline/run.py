@@ -1,19 +1,19 @@
 """From a noisy cube or file to a restored one: the one path.
 
 Whether a cube is worked on in memory or in strips, the same five verbs are called in the same order:
-prepare, weigh, choose, solve, restore (:class:`Way`).
+prepare, weigh, choose, solve, restore.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol, Unpack
+from typing import Protocol, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,60 +22,30 @@ from torch import Tensor
 from .. import io, models
 from ..cube import Cube, make_cube
 from ..errors import BadOption
-from ..models import DenoiserSpec
-from ..solver import Schedule, State
+from ..solver import State
 from ..testbed import Truth
 from ..weights import DEFAULT, Spec, resolve
 from .advice import advise
-from .choose import Chosen, alternate, choice_rows
+from .choose import choice_rows
 from .in_memory import InMemory
-from .in_strips import Workplace, identify_file, open_strips
+from .in_strips import InStrips, Workplace, identify_file, open_strips
 from .job import MemoryReader
 from .journal import folder_of
-from .options import (
-    DEFAULT_MODEL,
-    Memory,
-    Options,
-    Rank,
-    ScheduleName,
-    Settings,
-    Strength,
-    check_options,
-)
+from .options import Options, Settings, check_options
 from .plan import Plan, check_advice, plan_run
 from .prepare import Range, prepare_cube
 from .products import ArrayOutputs, FileOutputs, Outputs
-from .report import Bands, Counts, Outcome, Report, Result, make_report
+from .report import Counts, Report, Result, make_report
 from .workers import open_executor
 
 NO_OUTPUTS = Outputs()
 AS_STORED = io.ReadOptions()
 
 
-class Way(Protocol):
-    """A cube that is worked on; two classes have these five verbs, for memory and for strips."""
-
-    @property
-    def resumed(self) -> int | None:
-        """Items of work that an earlier run had done; None in memory."""
-
-    def prepare(self) -> Bands:
-        """Bands on the unit interval."""
-
-    def weigh(self) -> None:
-        """The weights, from the restored image where there is one."""
-
-    def choose(self) -> Chosen:
-        """Strength and rank."""
-
-    def solve(self) -> Outcome:
-        """The restored image on the unit interval."""
-
-    def restore(self) -> Counts:
-        """The image in the units of the cube, handed over to where it goes."""
+T = TypeVar("T")
 
 
-def run_way(way: Way, options: Options, plan: Plan, strict: bool = False) -> Report:
+def run_way(way: InMemory | InStrips, options: Options, plan: Plan, strict: bool = False) -> Report:
     """The five verbs in turn, as many rounds of image and weights as the source asks for.
 
     Args:
@@ -84,29 +54,20 @@ def run_way(way: Way, options: Options, plan: Plan, strict: bool = False) -> Rep
     begin = time.perf_counter()
     spent: dict[str, float] = defaultdict(float)
 
-    @contextmanager
-    def clock(stage: str) -> Iterator[None]:
+    def clock(stage: str, verb: Callable[[], T]) -> T:
         start = time.perf_counter()
-        yield
+        found = verb()
         spent[stage] += time.perf_counter() - start
+        return found
 
-    def weigh() -> None:
-        with clock("weights"):
-            way.weigh()
-
-    def solve() -> Outcome:
-        with clock("solve"):
-            return way.solve()
-
-    with clock("prepare"):
-        bands = way.prepare()
-    weigh()
-    with clock("choose"):
-        chosen = way.choose()
-    alternate(options.source, solve, weigh)
-    outcome = solve()
-    with clock("write"):
-        counts = way.restore() if outcome.converged or not strict else Counts()
+    bands = clock("prepare", way.prepare)
+    clock("weights", way.weigh)
+    chosen = clock("choose", way.choose)
+    for _ in range(options.source.rounds - 1):
+        clock("solve", way.solve)
+        clock("weights", way.weigh)
+    outcome = clock("solve", way.solve)
+    counts = clock("write", way.restore if outcome.converged or not strict else Counts)
     spent["total"] = time.perf_counter() - begin
     return make_report(options, plan, bands, chosen, outcome, counts, spent, way.resumed)
 
@@ -114,21 +75,8 @@ def run_way(way: Way, options: Options, plan: Plan, strict: bool = False) -> Rep
 def denoise(
     cube: Cube | ArrayLike,
     *,
-    model: str = DEFAULT_MODEL,
-    weights: Spec = DEFAULT,
-    strength: Strength = 1.0,
-    rank: Rank = None,
-    schedule: ScheduleName | Schedule = "paper",
-    range: Range = "auto",
-    denoiser: DenoiserSpec | None = None,
-    truth: Truth | None = None,
-    seed: int | None = None,
-    fill: bool = False,
-    memory: Memory = None,
-    tile: int | None = None,
-    workers: int | None = None,
-    scheduler: str | None = None,
     watch: Callable[[State[Tensor]], None] | None = None,
+    **settings: Unpack[Settings],
 ) -> Result:
     """Restore a noisy cube.
 
@@ -139,20 +87,21 @@ def denoise(
     Args:
         cube: a :class:`Cube`, an array (band, row, col), or an array with named axes such as an
             xarray.DataArray (then ``result.data_array`` is one too).
-        model: name of a registered model (``hyperdlw models``), or of a published method, which
-            takes no weights, strength or schedule.
-        weights: where the weights come from: a network ("N+T+TS"), "uniform", "precision",
+        model: name of a registered model (``hyperdlw models``, "lrtfdfr" unless given), or of a
+            published method, which takes no weights, strength or schedule.
+        weights: where the weights come from: a network ("N+T+TS" unless given), "uniform", "precision",
             "robust", "mixture", a file, an array, or a product of these (see
             :func:`hyperdlw.weights.resolve`); or "original": no weights, and the published version
             of the model with its own data term.
-        strength: 1 is the published setting; larger is smoother. "auto" takes the one with the
+        strength: 1, the default, is the published setting; larger is smoother. "auto" takes the one with the
             smallest estimated risk (see :mod:`hyperdlw.pipeline.choose`); the report holds the curve.
         rank: of models that have one; None is the published value, "auto" estimates it from the
             cube and the weights (:func:`hyperdlw.pipeline.choose.estimate_rank`). Strength and rank
             are chosen on the middle rows of a cube of more than two million voxels.
-        schedule: "paper" runs the steps the networks are trained with, "converged" runs to a
-            tolerance of 1e-5.
-        range: how bands are scaled to [0, 1]: "auto" (limits of the signal), "minmax" or two numbers.
+        schedule: "paper" (default) runs the steps the networks are trained with, "converged" runs
+            to a tolerance of 1e-5.
+        range: how bands are scaled to [0, 1]: "auto" (default: limits of the signal), "minmax" or two
+            numbers.
         denoiser: of models that use one: of cubes for "pnp" and "pnp-hqs" ("eigen"), of grey
             images for "fasthymix" ("framelet", "gauss"); or a file with a trained one, or a
             callable (see :mod:`hyperdlw.models.denoisers.catalogue`).
@@ -174,22 +123,7 @@ def denoise(
     True
     """
     noisy = make_cube(cube)
-    options = check_options(
-        model=model,
-        weights=weights,
-        strength=strength,
-        rank=rank,
-        schedule=schedule,
-        range=range,
-        denoiser=denoiser,
-        truth=truth,
-        seed=seed,
-        fill=fill,
-        memory=memory,
-        tile=tile,
-        workers=workers,
-        scheduler=scheduler,
-    )
+    options = check_options(**settings)
     plan = plan_run(noisy.shape, options)
     if not plan.tiled:
         way = InMemory(noisy, options, watch)
@@ -198,7 +132,7 @@ def denoise(
     arrays = ArrayOutputs(noisy)
     with (
         TemporaryDirectory(prefix="hyperdlw-") as folder,
-        open_executor(workers, scheduler) as executor,
+        open_executor(options.workers, options.scheduler) as executor,
     ):
         place = Workplace(Path(folder) / "strips", executor)
         with open_strips(MemoryReader(noisy), options, plan, place, arrays) as strips:
