@@ -57,7 +57,7 @@ def test_no_power_of_eps_saves_the_printed_second_term() -> None:
     source, target = [torch.tensor([1.0, 2.0]).double()], [torch.tensor([2.0, 1.0]).double()]
     nothing = torch.zeros(2, dtype=torch.float64)
     assert theory.gap(source, target, h, nothing) == pytest.approx(28125.0)
-    assert theory.a2_printed(source, target) == 0.0
+    assert theory.a2(source, target, printed=True) == 0.0
     assert theory.a2(source, target) == 6.0
     assert theory.a2(source, target) / 0.1**4 >= 28125.0
 

@@ -16,7 +16,6 @@ from .options import check_options as check_options
 from .pictures import HEAT as HEAT
 from .pictures import colour_bands as colour_bands
 from .pictures import data_url as data_url
-from .pictures import data_url_of as data_url_of
 from .pictures import heat as heat
 from .pictures import pseudo_colour as pseudo_colour
 from .pictures import stretch as stretch

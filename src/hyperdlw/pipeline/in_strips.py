@@ -33,15 +33,24 @@ from .. import __version__
 from ..cube import BandRange, Cube
 from ..errors import BadOption
 from ..io import CubeReader
-from ..solver import DiskArray, DiskProblem, Residuals, StripSolver, Whole, solve, use_stages
+from ..solver import (
+    DiskArray,
+    DiskProblem,
+    Problem,
+    Residuals,
+    StripSolver,
+    Whole,
+    solve,
+    use_stages,
+)
 from ..weights import FLOOR, Source, find_scale, rescale_weights, sum_weights
 from .choose import Chosen, ImageRounds, choice_rows, choose_settings
-from .job import Band, Job, Reader, Sinks
-from .journal import Executor, Serial, Watch, Work, key_of, open_journal
+from .job import Band, Job, Reader
+from .journal import Executor, Journal, Serial, Watch, key_of, open_journal
 from .options import Options
 from .plan import Plan, ramp
 from .prepare import check_usable, explain_unusable, find_limits
-from .products import ArrayOutputs, FileOutputs
+from .products import ArrayOutputs, FileOutputs, Pens
 from .report import Bands, Counts, Outcome
 
 
@@ -150,7 +159,9 @@ def solve_strip(job: Job, i: int) -> list[float]:
     """A strip on its own; returns steps, residuals and whether it converged."""
     rows = job.plan.window(i).rows
     window = slice(int(rows[0]), int(rows[-1]) + 1)
-    found = solve(job.problem(window))
+    model = job.build(len(rows))
+    y, _ = job.filled(window)
+    found = solve(Problem(model, y, job.w.read(window), job.options.seed or 0))
     np.save(job.folder / f"solved-{i}.npy", found.x.numpy())
     last = found.residuals[-1] if found.residuals else Residuals(0.0, 0.0)
     return [found.state.k, last.primal, last.dual, float(found.converged)]
@@ -173,15 +184,12 @@ def blend_strip(job: Job, out: DiskArray, i: int) -> None:
     out.write(own, torch.from_numpy(total / share))
 
 
-def write_strip(job: Job, reader: Reader, sinks: Sinks, i: int) -> list[int]:
+def write_strip(job: Job, reader: Reader, pens: ArrayOutputs | Pens, i: int) -> list[int]:
     """Hand over a strip; returns voxels not measured, weights below 0.1, and voxels clipped."""
-    rows = job.plan.window(i, 0).own
-    values, ok, valid = job.restored_strip(reader, i)
-    clipped = sinks.cube(rows, values, ok)
-    w = job.stored_weights(rows)
-    if sinks.weights is not None:
-        sinks.weights(rows, w, np.ones_like(valid))
-    return [int(np.count_nonzero(~valid)), int(((w > 0) & (w < 0.1)).sum()), clipped]
+    strip = job.restored_strip(reader, i)
+    clipped = pens.put(job.plan.window(i, 0).own, strip)
+    low = (strip.weights > 0) & (strip.weights < 0.1)
+    return [int(np.count_nonzero(~strip.valid)), int(low.sum()), clipped]
 
 
 class InStrips:
@@ -192,12 +200,12 @@ class InStrips:
         reader: Reader,
         options: Options,
         plan: Plan,
-        work: Work,
+        work: Journal,
         outputs: ArrayOutputs | FileOutputs,
     ) -> None:
         self.reader, self.options, self.outputs = reader, options, outputs
         self.job, self.work = Job(work.folder, plan, options, reader.shape[0]), work
-        self.resumed = work.journal.resumed
+        self.resumed = work.resumed
 
     def prepare(self) -> Bands:
         """Copy, look at the bands and scale those that can be used."""
@@ -280,7 +288,7 @@ class InStrips:
                 model.schedule,
                 job.y,
                 job.w,
-                Whole(job.means),
+                Whole(torch.tensor([b.mean for b in job.bands])),
                 self.options.seed or 0,
             )
             image, steps, now, converged = StripSolver(problem, work).solve()
@@ -296,9 +304,9 @@ class InStrips:
 
     def restore(self) -> Counts:
         """Strips of the result in the units of the cube, handed over to the outputs."""
-        job, sinks = self.job, self.outputs.open()
-        executor = self.work.executor if sinks.shared and self.reader.lazy else Serial()
-        work = partial(write_strip, job, self.reader, sinks)
+        job, pens = self.job, self.outputs.open()
+        executor = self.work.executor if pens.shared and self.reader.lazy else Serial()
+        work = partial(write_strip, job, self.reader, pens)
         found = [counts for _, counts in executor.run(work, job.plan.strips)]
         invalid, low, clipped = map(sum, zip(*found, strict=True))
         self.outputs.finish(job)
@@ -338,8 +346,8 @@ def open_strips(
         "versions": [__version__, torch.__version__],
     }
     with open_journal(place.folder, key_of(facts), plan.disk) as journal:
-        work = Work(place.folder, journal, place.executor, place.watch)
-        yield InStrips(reader, options, plan, work, outputs)
+        journal.executor, journal.watch = place.executor, place.watch
+        yield InStrips(reader, options, plan, journal, outputs)
 
 
 RESOURCES = ("memory", "workers", "scheduler")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,49 +12,27 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..cube import BandRange, Cube
-from ..solver import DiskArray, Model, Problem
+from ..io import CubeReader
+from ..solver import DiskArray, Model
 from .choose import Chosen
 from .options import Options
 from .plan import Plan
 
-ALL = slice(None)
 
-
-class Reader(Protocol):
-    """A cube read by windows: a :class:`hyperdlw.io.CubeReader`, or :class:`MemoryReader`."""
-
-    @property
-    def shape(self) -> tuple[int, int, int]: ...
-    @property
-    def good_bands(self) -> NDArray[np.bool_]: ...
-    @property
-    def lazy(self) -> bool:
-        """Whether it can be sent to other processes, which then read their windows only."""
-
-    def read(
-        self, rows: slice = ALL, cols: slice = ALL
-    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]: ...
-
-
-@dataclass(frozen=True)
 class MemoryReader:
     """A cube in memory, read by windows."""
 
-    cube: Cube
-    lazy: bool = False
+    lazy = False
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return self.cube.shape
+    def __init__(self, cube: Cube) -> None:
+        self.cube, self.shape, self.good_bands = cube, cube.shape, cube.good_bands
 
-    @property
-    def good_bands(self) -> NDArray[np.bool_]:
-        return self.cube.good_bands
+    def read(self, rows: slice) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        return self.cube.data[:, rows], self.cube.valid[:, rows]
 
-    def read(
-        self, rows: slice = ALL, cols: slice = ALL
-    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        return self.cube.data[:, rows, cols], self.cube.valid[:, rows, cols]
+
+Reader = CubeReader | MemoryReader
+"""A cube that is read by windows. A lazy one can be sent to other processes, which then read theirs."""
 
 
 @dataclass(frozen=True)
@@ -116,10 +93,6 @@ class Job:
         """Measured voxels of the bands in use."""
         return sum(b.count for b in self.bands)
 
-    @property
-    def means(self) -> Tensor:
-        return torch.tensor([b.mean for b in self.bands])
-
     def filled(self, rows: slice) -> tuple[Tensor, Tensor]:
         """Rows of the noisy image, the median of the band in its gaps, and where it was measured."""
         y = self.y.read(rows)
@@ -144,44 +117,23 @@ class Job:
         shape = len(self.use), rows, self.plan.shape[2]
         return self.options.build(shape, self.chosen.strength, self.chosen.rank)
 
-    def problem(self, rows: slice) -> Problem:
-        """The problem on some rows, as if they were the image."""
-        model = self.build(rows.stop - rows.start)
-        return Problem(model, self.filled(rows)[0], self.w.read(rows), self.options.seed or 0)
-
-    def restored_strip(
-        self, reader: Reader, i: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
-        """A strip of the result in the units of the cube, where it holds, and where it was measured."""
+    def restored_strip(self, reader: Reader, i: int) -> RestoredStrip:
+        """A strip of the result in the units of the cube, with the bands that are not used."""
         assert self.result is not None
         rows, use = self.plan.window(i, 0).own, list(self.use)
         data, valid = reader.read(rows)
-        values = data.copy()
+        values, w = data.copy(), np.zeros_like(data)
         values[use] = self.limits.from_unit(self.result.read(rows).numpy())
+        w[use] = self.w.read(rows).numpy()
         touched = np.zeros_like(valid)
         touched[use] = True if self.options.fill else valid[use]
-        return np.where(touched, values, data), valid | touched, valid
-
-    def stored_weights(self, rows: slice) -> NDArray[np.float32]:
-        """Weights of all stored bands, 0 for those that are not used."""
-        full = np.zeros((self.stored, rows.stop - rows.start, self.plan.shape[2]), np.float32)
-        full[list(self.use)] = self.w.read(rows).numpy()
-        return full
+        return RestoredStrip(np.where(touched, values, data), valid | touched, valid, w)
 
 
-Put = Callable[[slice, NDArray[np.float32], NDArray[np.bool_]], int]
-"""Takes a strip of an output, (rows, values (band, row, col), where they are measured); tells how
-many were clipped."""
+class RestoredStrip(NamedTuple):
+    """Rows of the restored cube, where it holds, where it was measured, and the weights."""
 
-
-@dataclass(frozen=True)
-class Sinks:
-    """Where strips of the result go.
-
-    Attributes:
-        shared: whether other processes may write, too, each its own strips.
-    """
-
-    cube: Put
-    weights: Put | None = None
-    shared: bool = False
+    values: NDArray[np.float32]
+    ok: NDArray[np.bool_]
+    valid: NDArray[np.bool_]
+    weights: NDArray[np.float32]

@@ -21,7 +21,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -73,61 +73,30 @@ _last_trim = [-math.inf]
 """When this process gave memory back, in seconds."""
 
 
+@dataclass
 class Journal:
-    """A map that remembers: results of finished items, one line of JSON each, with a checksum.
+    """Does work and remembers it: results of finished items, one line of JSON each, with a checksum.
 
     The first line is the key of the run. A line that was cut off when the process died is not there.
-    """
-
-    def __init__(self, file: IO[bytes], done: dict[str, dict[int, Any]]) -> None:
-        self._file, self.done = file, done
-        self.resumed = sum(len(d) for d in done.values())
-        self.fresh = 0
-        """Items that this run did itself."""
-
-    def finished(self, stage: str, items: Sequence[int]) -> bool:
-        return all(i in self.done.get(stage, {}) for i in items)
-
-    def map(
-        self,
-        stage: str,
-        function: Callable[[int], Any],
-        items: Sequence[int],
-        executor: Executor,
-        watch: Watch | None = None,
-    ) -> list[Any]:
-        """[function(i) for i in items], where finished items are not computed again.
-
-        Results must be what JSON holds.
-        """
-        found = self.done.setdefault(stage, {})
-        missing = [i for i in items if i not in found]
-        self.fresh += bool(missing)
-        for item, result in executor.run(function, missing):
-            line = journal_line({"stage": stage, "item": item, "result": result})
-            self._file.write(line)
-            self._file.flush()
-            # As the next run would read it: numbers and lists, not NumPy's or tuples.
-            found[item] = json.loads(line[9:])["result"]
-            if watch is not None:
-                watch(stage, len(found), len(items))
-        return [found[i] for i in items]
-
-
-@dataclass
-class Work:
-    """Does and remembers work.
 
     Attributes:
         folder: where the arrays are.
+        done: results of finished items, by stage; ``resumed``: how many an earlier run had done.
+        fresh: whether this run did any itself.
+        watch: told of every finished item.
         round: put behind the names of stages, from the second one on.
     """
 
     folder: Path
-    journal: Journal
-    executor: Executor
+    file: IO[bytes]
+    done: dict[str, dict[int, Any]]
+    fresh: bool = False
+    executor: Executor = field(default_factory=Serial)
     watch: Watch | None = None
     round: int = 0
+
+    def __post_init__(self) -> None:
+        self.resumed = sum(len(d) for d in self.done.values())
 
     def map(
         self,
@@ -137,24 +106,35 @@ class Work:
         makes: Sequence[DiskArray] = (),
         here: bool = False,
     ) -> list[Any]:
-        """The results for all items; those that are finished are not computed again.
+        """[function(i) for i in items], where finished items are not computed again.
+
+        Results must be what JSON holds.
 
         Args:
             makes: arrays that the function writes.
             here: in this process.
         """
         name = f"{stage} (round {self.round + 1})" if self.round else stage
-        if not self.journal.finished(name, items):
-            for array in makes:
-                if self.journal.done.get(name) and not array.path.exists():
-                    raise damaged_scratch(self.folder)
-                array.make()
-        executor = Serial() if here else self.executor
-        return self.journal.map(name, function, items, executor, self.watch)
+        found = self.done.setdefault(name, {})
+        missing = [i for i in items if i not in found]
+        self.fresh |= bool(missing)
+        for array in makes if missing else ():
+            if found and not array.path.exists():
+                raise damaged_scratch(self.folder)
+            array.make()
+        for item, result in (Serial() if here else self.executor).run(function, missing):
+            line = journal_line({"stage": name, "item": item, "result": result})
+            self.file.write(line)
+            self.file.flush()
+            # As the next run would read it: numbers and lists, not NumPy's or tuples.
+            found[item] = json.loads(line[9:])["result"]
+            if self.watch is not None:
+                self.watch(name, len(found), len(items))
+        return [found[i] for i in items]
 
     def resuming(self) -> bool:
         """Whether everything so far was done by an earlier run."""
-        return self.journal.fresh == 0
+        return not self.fresh
 
 
 def journal_line(entry: dict[str, Any]) -> bytes:
@@ -231,7 +211,7 @@ def open_journal(folder: Path, key: str, needed: int) -> Iterator[Journal]:
             check_disk(folder, f"the scratch folder {folder}", needed)
             file.write(journal_line({"key": key}))
         try:
-            yield Journal(file, done)
+            yield Journal(folder, file, done)
         except KeyboardInterrupt:
             # Whoever stops a run by hand wants no gigabytes left; a killed one is resumed.
             shutil.rmtree(folder, ignore_errors=True)
@@ -242,14 +222,11 @@ def open_journal(folder: Path, key: str, needed: int) -> Iterator[Journal]:
                     f"the disk is full ({folder}, about {format_size(needed)} needed); make room, and the "
                     "same command goes on"
                 ) from error
-            if isinstance(error, FileNotFoundError) and _inside(error.filename, folder):
+            missing = isinstance(error, FileNotFoundError) and error.filename
+            if missing and Path(os.fspath(missing)).is_relative_to(folder):
                 raise damaged_scratch(folder) from error
             raise
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _inside(name: Any, folder: Path) -> bool:
-    return Path(os.fspath(name or "")).is_relative_to(folder)
 
 
 def _lock(file: IO[bytes], folder: Path) -> None:

@@ -87,12 +87,6 @@ class Options:
         """SHA-256 of every network at work, by name."""
         return self.source.networks | self._entry.list_networks(self.denoiser)
 
-    @property
-    def range_name(self) -> str:
-        """The range as text."""
-        span = self.range
-        return span if isinstance(span, str) else f"{span[0]:g} to {span[1]:g}"
-
     def build(self, shape: Sequence[int], strength: float = 1.0, rank: int | None = None) -> Model:
         """The model for an image (band, row, col), with the schedule that is asked for."""
         made = models.build_model(

@@ -27,20 +27,8 @@ UNUSED = (200, 200, 200)
 """Grey of voxels without a weight; the heat map has no grey in it."""
 
 # Nine samples of viridis (CC0): lightness grows evenly, and colour-blind readers see the order.
-HEAT = np.array(
-    [
-        (68, 1, 84),
-        (71, 44, 122),
-        (59, 81, 139),
-        (44, 113, 142),
-        (33, 144, 141),
-        (39, 173, 129),
-        (92, 200, 99),
-        (170, 220, 50),
-        (253, 231, 37),
-    ],
-    np.float64,
-)
+_VIRIDIS = "440154 472c7a 3b518b 2c718e 21908d 27ad81 5cc863 aadc32 fde725"
+HEAT = np.array([tuple(bytes.fromhex(colour)) for colour in _VIRIDIS.split()], np.float64)
 
 
 def colour_bands(image: Cube | ArrayLike) -> tuple[int, int, int]:
@@ -103,7 +91,8 @@ def pseudo_colour(
     ok: NDArray[np.bool_] = np.all(cube.valid[index], axis=0)
     values = np.where(ok, cube.data[index], 0.0).transpose(1, 2, 0)
     span = np.where(hi > lo, hi - lo, 1.0)
-    return np.where(ok[..., None], _bytes((values - lo) / span), np.uint8(0))
+    rgb = np.rint(np.clip((values - lo) / span, 0, 1) * 255).astype(np.uint8)
+    return np.where(ok[..., None], rgb, np.uint8(0))
 
 
 def heat(w: ArrayLike, limits: tuple[float, float] = (0.03, 10.0)) -> RGB:
@@ -128,26 +117,30 @@ def heat(w: ArrayLike, limits: tuple[float, float] = (0.03, 10.0)) -> RGB:
     return np.where(used[..., None], rgb, np.array(UNUSED, np.uint8))
 
 
-def side_by_side(noisy: Cube | ArrayLike, restored: Cube | ArrayLike, weights: ArrayLike) -> RGB:
-    """Noisy, restored and the mean weight over the bands in use, as one small picture.
+def draw_panels(noisy: Cube, restored: Cube, weights: ArrayLike) -> list[RGB]:
+    """Noisy, restored and the mean weight over the bands in use.
 
     Both images have the stretch of the restored one: that of the noisy one shows its noise.
     """
-    before, after = _cube(noisy), _cube(restored)
     w = np.asarray(weights, np.float64)
-    bands = colour_bands(after)
-    limits = stretch(after, bands)
-    plane = w.sum(axis=0) / np.maximum((w > 0).sum(axis=0), 1)
-    panels = [
-        _resized(panel)
-        for panel in (
-            pseudo_colour(before, bands, limits),
-            pseudo_colour(after, bands, limits),
-            heat(plane),
-        )
-    ]
-    gap = np.full((panels[0].shape[0], 4, 3), 255, np.uint8)
-    return np.concatenate([panels[0], gap, panels[1], gap, panels[2]], axis=1)
+    bands = colour_bands(restored)
+    limits = stretch(restored, bands)
+    images = [pseudo_colour(cube, bands, limits) for cube in (noisy, restored)]
+    return [*images, heat(w.sum(axis=0) / np.maximum((w > 0).sum(axis=0), 1))]
+
+
+def side_by_side(noisy: Cube | ArrayLike, restored: Cube | ArrayLike, weights: ArrayLike) -> RGB:
+    """Noisy, restored and the mean weight, as one small picture.
+
+    Its panels have at most LARGEST pixels a side. Pixels are dropped, not averaged: a mean would
+    hide noise.
+    """
+    panels = draw_panels(_cube(noisy), _cube(restored), weights)
+    side = max(panels[0].shape[:2])
+    step, times = -(-side // LARGEST), max(1, SMALLEST // side)
+    a, b, c = (p[::step, ::step].repeat(times, axis=0).repeat(times, axis=1) for p in panels)
+    gap = np.full((len(a), 4, 3), 255, np.uint8)
+    return np.concatenate([a, gap, b, gap, c], axis=1)
 
 
 def encode_png(rgb: NDArray[np.generic]) -> bytes:
@@ -174,12 +167,7 @@ def encode_png(rgb: NDArray[np.generic]) -> bytes:
 
 def data_url(rgb: NDArray[np.generic]) -> str:
     """A picture inside an address, for the ``src`` of an HTML picture."""
-    return data_url_of(encode_png(rgb))
-
-
-def data_url_of(png: bytes) -> str:
-    """The same for the bytes of a PNG file."""
-    return "data:image/png;base64," + base64.b64encode(png).decode("ascii")
+    return "data:image/png;base64," + base64.b64encode(encode_png(rgb)).decode("ascii")
 
 
 # --- a quick look
@@ -190,17 +178,10 @@ def draw_quicklook(
 ) -> None:
     """Before, after, mean weight, and the spectra of three pixels, as one PNG."""
     figure = load_figure()(figsize=(13, 3.6), layout="constrained")
-    w = np.asarray(weights, np.float64)
-    bands = colour_bands(restored)
-    limits = stretch(restored, bands)
-    plane = w.sum(axis=0) / np.maximum((w > 0).sum(axis=0), 1)
     axes = figure.subplots(1, 4, width_ratios=[1, 1, 1, 1.3])
-    shown = (
-        ("noisy", pseudo_colour(noisy, bands, limits)),
-        ("restored", pseudo_colour(restored, bands, limits)),
-        ("mean weight (bright: trusted)", heat(plane)),
-    )
-    for ax, (title, image) in zip(axes, shown, strict=False):
+    titles = "noisy", "restored", "mean weight (bright: trusted)"
+    shown = draw_panels(noisy, restored, weights)
+    for ax, title, image in zip(axes, titles, shown, strict=False):
         ax.imshow(image, interpolation="nearest")
         ax.set_title(title)
         ax.set_axis_off()
@@ -248,15 +229,3 @@ def _checked(cube: Cube, bands: tuple[int, int, int] | None) -> tuple[int, int, 
     if len(chosen) != 3 or not all(0 <= b < cube.bands for b in chosen):
         raise BadInput(f"a picture shows three bands of 0 to {cube.bands - 1}, not {chosen}")
     return chosen
-
-
-def _bytes(unit: NDArray[np.generic]) -> RGB:
-    out: RGB = np.rint(np.clip(unit, 0, 1) * 255).astype(np.uint8)
-    return out
-
-
-def _resized(rgb: RGB) -> RGB:
-    """At most LARGEST pixels a side. Pixels are dropped, not averaged: a mean would hide noise."""
-    side = max(rgb.shape[:2])
-    step, times = -(-side // LARGEST), max(1, SMALLEST // side)
-    return rgb[::step, ::step].repeat(times, axis=0).repeat(times, axis=1)

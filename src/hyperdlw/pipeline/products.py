@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,7 +17,7 @@ from ..errors import BadInput
 from ..io import CubeReader, atomic, to_json
 from ..weights import FLOOR
 from .advice import dead_lines, far_off, striped_lines
-from .job import Job, Sinks
+from .job import Job, RestoredStrip
 from .pictures import draw_quicklook, encode_png, heat, load_figure
 from .prepare import Range, prepare_cube
 from .report import Report, Result
@@ -29,8 +28,13 @@ SMALL = 512
 Like = TypeVar("Like", Cube, CubeReader)
 
 
-def describe_quantity(like: Like, dtype: str, key: str) -> Like:
+QUANTITIES = {"weights": "float32", "flags": "uint8"}
+"""Products that are cubes, with the type they are stored as."""
+
+
+def describe_quantity(like: Like, key: str) -> Like:
     """A header for another quantity on the same pixels, stored as it is."""
+    dtype = QUANTITIES[key]
     encoding = replace(like.encoding, dtype=dtype, scale=1.0, offset=0.0, nodata=None, key=key)
     scales = ("band_scales", "band_offsets", "nodata_is_nan", "data_array")
     about = {k: v for k, v in like.metadata.items() if k not in scales}
@@ -60,23 +64,24 @@ class Outputs:
         if self.picture is not None:
             load_figure()
 
+    @property
+    def cubes(self) -> dict[str, str]:
+        """The files of products that are cubes."""
+        places = {"weights": self.weights, "flags": self.flags}
+        return {key: path for key, path in places.items() if path is not None}
+
     def check_formats(self, like: Cube) -> None:
         """Refuse formats that cannot hold the products of a cube."""
-        if self.weights is not None:
-            io.check_save(self.weights, describe_quantity(like, "float32", "weights"))
-        if self.flags is not None:
-            io.check_save(self.flags, describe_quantity(like, "uint8", "flags"))
+        for key, path in self.cubes.items():
+            io.check_save(path, describe_quantity(like, key))
 
     def save(self, result: Result, range: Range, overwrite: bool) -> None:
         """Write the products of a cube in memory, apart from the report."""
-        every = np.ones(result.noisy.shape, bool)
-        if self.weights is not None:
-            like = replace(describe_quantity(result.noisy, "float32", "weights"), valid=every)
-            io.save_cube(like.with_data(result.weights), self.weights, overwrite=overwrite)
-        if self.flags is not None:
-            like = replace(describe_quantity(result.noisy, "uint8", "flags"), valid=every)
-            found = flag_result(result, range)
-            io.save_cube(like.with_data(found), self.flags, overwrite=overwrite)
+        for key, path in self.cubes.items():
+            values = result.weights if key == "weights" else flag_result(result, range)
+            like = describe_quantity(result.noisy, key).with_data(values)
+            every = np.ones(like.shape, bool)
+            io.save_cube(replace(like, valid=every), path, overwrite=overwrite)
         if self.picture is not None:
             step = max(1, -(-max(result.noisy.shape[1:]) // SMALL))
             cut = np.s_[:, ::step, ::step]
@@ -97,24 +102,44 @@ class Outputs:
 class ArrayOutputs:
     """The outputs of a run in strips, in memory."""
 
+    shared = False
+
     def __init__(self, noisy: Cube) -> None:
         self.cube = replace(noisy, data=noisy.data.copy(), valid=noisy.valid.copy())
         self.weights = np.zeros(noisy.shape, np.float32)
 
-    def open(self) -> Sinks:
-        """Called when there is something to write: a file takes its room on the disk at once."""
-        return Sinks(self._put_cube, self._put_weights)
+    def open(self) -> ArrayOutputs:
+        """What takes strips."""
+        return self
 
     def finish(self, job: Job) -> None:
-        """Called with the finished job, while its scratch files are there: there are no products."""
+        """There are no products."""
 
-    def _put_cube(self, rows: slice, values: NDArray[np.float32], ok: NDArray[np.bool_]) -> int:
-        self.cube.data[:, rows], self.cube.valid[:, rows] = values, ok
+    def put(self, rows: slice, strip: RestoredStrip) -> int:
+        """Take a strip."""
+        self.cube.data[:, rows], self.cube.valid[:, rows] = strip.values, strip.ok
+        self.weights[:, rows] = strip.weights
         return 0
 
-    def _put_weights(self, rows: slice, values: NDArray[np.float32], ok: NDArray[np.bool_]) -> int:
-        self.weights[:, rows] = values
-        return 0
+
+@dataclass(frozen=True)
+class Pens:
+    """What writes strips into files.
+
+    Attributes:
+        shared: whether other processes may write, too, each its own strips.
+    """
+
+    cube: io.WindowWriter
+    weights: io.WindowWriter | None
+    shared: bool
+
+    def put(self, rows: slice, strip: RestoredStrip) -> int:
+        """Write a strip; returns how many values were clipped."""
+        clipped = self.cube.write(rows, slice(None), strip.values, strip.ok)
+        if self.weights is not None:
+            self.weights.write(rows, slice(None), strip.weights, np.ones_like(strip.ok))
+        return clipped
 
 
 class FileOutputs(ExitStack):
@@ -132,17 +157,19 @@ class FileOutputs(ExitStack):
         self.overwrite, self.strip = overwrite, strip
         self.look: tuple[Cube, Cube, NDArray[np.float32]] | None = None
 
-    def open(self) -> Sinks:
-        made = {"cube": self._create(self.target, self.reader, self.strip)}
+    def open(self) -> Pens:
+        """Called when there is something to write: a file takes its room on the disk at once."""
+        cube, w = self._create(self.target, self.reader, self.strip), None
         if self.outputs.weights is not None:
-            like = describe_quantity(self.reader, "float32", "weights")
-            made["weights"] = self._create(self.outputs.weights, like, self.strip)
-        puts = {name: partial(_put, out.pen) for name, out in made.items()}
-        return Sinks(**puts, shared=all(out.shared for out in made.values()))
+            like = describe_quantity(self.reader, "weights")
+            w = self._create(self.outputs.weights, like, self.strip)
+        shared = cube.shared and (w is None or w.shared)
+        return Pens(cube.pen, None if w is None else w.pen, shared)
 
     def finish(self, job: Job) -> None:
+        """Called with the finished job, while its scratch files are there."""
         if self.outputs.flags is not None:
-            like = describe_quantity(self.reader, "uint8", "flags")
+            like = describe_quantity(self.reader, "flags")
             _write_flags(job, self.reader, self._create(self.outputs.flags, like))
         if self.outputs.picture is not None:
             self.look = _shrink(job, self.reader)
@@ -155,12 +182,6 @@ class FileOutputs(ExitStack):
     def _create(self, path: str, like: CubeReader, strip: int | None = None) -> io.CubeWriter:
         made = io.open_writer(path, like, overwrite=self.overwrite, strip=strip)
         return self.enter_context(made)
-
-
-def _put(
-    pen: io.WindowWriter, rows: slice, values: NDArray[np.float32], ok: NDArray[np.bool_]
-) -> int:
-    return pen.write(rows, slice(None), values, ok)
 
 
 def _write_flags(job: Job, file: CubeReader, out: io.CubeWriter) -> None:
@@ -183,8 +204,8 @@ def _shrink(job: Job, file: CubeReader) -> tuple[Cube, Cube, NDArray[np.float32]
     for i in job.plan.strips:
         rows = job.plan.window(i, 0).own
         cut = np.s_[:, (-rows.start) % step :: step, ::step]
-        values, ok, _ = job.restored_strip(file, i)
-        parts = *file.read(rows), values, ok, job.stored_weights(rows)
+        strip = job.restored_strip(file, i)
+        parts = *file.read(rows), strip.values, strip.ok, strip.weights
         kept.append([np.ascontiguousarray(part[cut]) for part in parts])
     data, valid, restored, ok, w = (np.concatenate(v, axis=1) for v in zip(*kept, strict=True))
     about = file.wavelengths, file.good_bands
@@ -289,11 +310,8 @@ def audit(
         if not values.size:
             continue
         near = min(neighbours(plane, known, axis) for axis in (0, 1))
-        found.append(
-            BandAudit(
-                int(b), float(values.mean()), float(values.var()), near, bool(near > STRUCTURED)
-            )
-        )
+        mean, variance = float(values.mean()), float(values.var())
+        found.append(BandAudit(int(b), mean, variance, near, bool(near > STRUCTURED)))
     change = np.where(ok, ready.y.numpy() - x, 0.0)
     size = np.sqrt(np.square(change).sum(axis=0) / np.maximum(ok.sum(axis=0), 1))
     return Audit(tuple(found), size.astype(np.float32))

@@ -80,11 +80,11 @@ class Report:
 
 @dataclass(frozen=True)
 class Bands:
-    """The bands of a cube: how many are used, why others are not, and voxels not measured."""
+    """The bands of a cube: how many are used, and why others are not."""
 
     shape: tuple[int, int, int]
-    used: int
-    skipped: dict[int, str]
+    bands_used: int
+    bands_skipped: dict[int, str]
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,7 @@ def make_report(
     Args:
         resumed: items of work that an earlier run had done, for strips.
     """
+    span = options.range
     return Report(
         model=options.model,
         original=options.original,
@@ -130,11 +131,9 @@ def make_report(
         weights=options.source.name,
         networks=options.networks,
         schedule=asdict(outcome.model.schedule),
-        shape=bands.shape,
-        bands_used=bands.used,
-        bands_skipped=bands.skipped,
+        **vars(bands),
         invalid_voxels=counts.invalid,
-        range=options.range_name,
+        range=span if isinstance(span, str) else f"{span[0]:g} to {span[1]:g}",
         steps=outcome.steps,
         residuals=outcome.residuals,
         converged=outcome.converged,

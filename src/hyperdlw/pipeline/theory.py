@@ -107,41 +107,28 @@ def gap(source: Sequence[Tensor], target: Sequence[Tensor], weight: Tensor, nois
 def a1(source: Sequence[Tensor], target: Sequence[Tensor], noise: Tensor | None = None) -> float:
     """A_1 = 2 sum_m |n_m| |mean_S (grad R)_m - mean_T (grad R)_m| (|n| <= 1 when not given)."""
     apart = (_mean(source) - _mean(target)).abs()
-    size = torch.ones_like(apart) if noise is None else noise.abs()
-    return 2.0 * float((size * apart).sum(dtype=torch.float64))
+    return 2.0 * float((apart if noise is None else noise.abs() * apart).sum(dtype=torch.float64))
 
 
-def a2_printed(source: Sequence[Tensor], target: Sequence[Tensor]) -> float:
-    """A_2 as printed: |sum_m (mean_S (grad R)_m^2 - mean_T (grad R)_m^2)|.
+def a2(source: Sequence[Tensor], target: Sequence[Tensor], printed: bool = False) -> float:
+    """A_2 corrected: sum_m |mean_S (grad R)_m^2 - mean_T (grad R)_m^2|.
 
-    Differences of opposite sign cancel in it, but not on the left side, where each is divided by its own
-    h_m^4: no power of eps makes it a bound (see ``tests/laws/test_theory.py``).
+    As printed it is the absolute value of the sum. There differences of opposite sign cancel, but not on
+    the left side of the lemma, where each is divided by its own h_m^4: no power of eps makes it a bound.
     """
     apart = _mean([g**2 for g in source]) - _mean([g**2 for g in target])
-    return abs(float(apart.sum(dtype=torch.float64)))
-
-
-def a2(source: Sequence[Tensor], target: Sequence[Tensor]) -> float:
-    """A_2 corrected: sum_m |mean_S (grad R)_m^2 - mean_T (grad R)_m^2|."""
-    apart = _mean([g**2 for g in source]) - _mean([g**2 for g in target])
-    return float(apart.abs().sum(dtype=torch.float64))
+    return abs(float((apart if printed else apart.abs()).sum(dtype=torch.float64)))
 
 
 def lemma3_printed(
-    source: Sequence[Tensor],
-    target: Sequence[Tensor],
-    eps: float,
-    noise: Tensor | None = None,
+    source: Sequence[Tensor], target: Sequence[Tensor], eps: float, noise: Tensor | None = None
 ) -> float:
     """A_1 / eps + A_2 / eps^2 with the printed A_2. Not a bound."""
-    return a1(source, target, noise) / eps + a2_printed(source, target) / eps**2
+    return a1(source, target, noise) / eps + a2(source, target, printed=True) / eps**2
 
 
 def lemma3(
-    source: Sequence[Tensor],
-    target: Sequence[Tensor],
-    eps: float,
-    noise: Tensor | None = None,
+    source: Sequence[Tensor], target: Sequence[Tensor], eps: float, noise: Tensor | None = None
 ) -> float:
     """A_1 / eps^2 + A_2 / eps^4 with the corrected A_2: never below :func:`gap` for h >= eps.
 
@@ -194,9 +181,7 @@ def lipschitz(eps: float, largest: float | None = None) -> float:
 
 
 def gaussian_complexity(
-    outputs: Sequence[Tensor] | Tensor,
-    generator: torch.Generator,
-    draws: int = 200,
+    outputs: Sequence[Tensor], generator: torch.Generator, draws: int = 200
 ) -> float:
     """Empirical Gaussian complexity of a finite set of functions, by Monte Carlo.
 
@@ -209,16 +194,15 @@ def gaussian_complexity(
     A single function has complexity 0 in expectation; K functions at most
     max_f ||f||_2 sqrt(2 log K) / N (Massart).
     """
-    values = outputs if isinstance(outputs, Tensor) else torch.stack(tuple(outputs))
+    values = torch.stack(tuple(outputs))
     if values.dim() < 2:
         raise BadOption("outputs need the axes (function, sample, ...)")
-    samples = values.shape[1]
     flat = values.flatten(1).double()
     total = 0.0
     for _ in range(draws):
         g = torch.randn(flat.shape[1], generator=generator, dtype=torch.float64)
-        total += float((flat @ g).max()) / samples
-    return total / draws
+        total += float((flat @ g).max())
+    return total / (draws * values.shape[1])
 
 
 def training_bound(
