@@ -98,7 +98,7 @@ class Advice:
 # --- where the cube is broken
 
 
-def dead_lines(y: NDArray[Any], valid: NDArray[np.bool_], axis: int = 2) -> NDArray[np.bool_]:
+def dead_lines(y: NDArray[np.floating], valid: NDArray[np.bool_], axis: int = 2) -> NDArray[np.bool_]:
     """(band, line) of lines that hold one value: columns for axis 2, rows for axis 1.
 
     More than nine tenths of the steps along the line are 0, which noise never does. Lines of
@@ -114,22 +114,20 @@ def dead_lines(y: NDArray[Any], valid: NDArray[np.bool_], axis: int = 2) -> NDAr
     still = (step & known).sum(along) / np.maximum(count, 1)
     found = (still > 0.9) & (2 * count >= step.shape[along])
     flat = found.mean(1, keepdims=True) > 0.5
-    lines: NDArray[np.bool_] = found & ~flat
-    return lines
+    return np.asarray(found & ~flat)
 
 
 def striped_lines(
-    residual: NDArray[Any], dead: NDArray[np.bool_], axis: int = 2
+    residual: NDArray[np.floating], dead: NDArray[np.bool_], axis: int = 2
 ) -> NDArray[np.bool_]:
     """(band, line) of lines whose median residual sticks out of its band by LINE robust deviations."""
     offset = np.median(residual, axis=3 - axis)
     offset = offset - np.median(offset, axis=1, keepdims=True)
     spread = 1.4826 * np.median(np.abs(offset), axis=1, keepdims=True)
-    found: NDArray[np.bool_] = (np.abs(offset) > LINE * np.maximum(spread, 1e-6)) & ~dead
-    return found
+    return np.asarray((np.abs(offset) > LINE * np.maximum(spread, 1e-6)) & ~dead)
 
 
-def far_off(residual: NDArray[Any]) -> NDArray[np.bool_]:
+def far_off(residual: NDArray[np.floating]) -> NDArray[np.bool_]:
     """Where (band, row, col) the residual is larger than four deviations and a fifth of the range.
 
     The deviation comes from the lower quartile of |residual|, which up to seven tenths of impulses
@@ -137,19 +135,17 @@ def far_off(residual: NDArray[Any]) -> NDArray[np.bool_]:
     """
     size = np.abs(residual)
     scale = np.quantile(size, 0.25, axis=(1, 2), keepdims=True) / 0.3186
-    far: NDArray[np.bool_] = size > np.maximum(4 * scale, 0.2)
-    return far
+    return np.asarray(size > np.maximum(4 * scale, 0.2))
 
 
-def impulse_share(residual: NDArray[Any], lines: NDArray[np.bool_]) -> NDArray[np.float64]:
+def impulse_share(residual: NDArray[np.floating], lines: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Share of the voxels of every band that are far off the restored image, broken columns left out.
 
     In a band with noise of a quarter of the range nothing is far.
     """
     far = far_off(residual) & ~lines[:, None, :]
     kept = np.maximum((~lines).sum(1) * residual.shape[1], 1)
-    share: NDArray[np.float64] = far.sum((1, 2)) / kept
-    return share
+    return np.asarray(far.sum((1, 2)) / kept)
 
 
 def inspect(ready: Prepared, restored: Tensor) -> tuple[BandAdvice, ...]:
@@ -167,16 +163,12 @@ def inspect(ready: Prepared, restored: Tensor) -> tuple[BandAdvice, ...]:
     for i, band in enumerate(np.flatnonzero(ready.use)):
         at = {k: tuple(int(c) for c in np.flatnonzero(v[i])) for k, v in lines.items()}
         broken = len(at["dead", 2]) / y.shape[2]
-        why = [
-            text
-            for text, holds in (
-                ("no signal above the noise", sigma[i] > 0.5),
-                (f"{sigma[i] / usual:.1f} times the usual noise", sigma[i] > 2.5 * usual),
-                (f"{100 * share[i]:.0f} % impulses", share[i] > 0.25),
-                (f"{100 * broken:.0f} % dead columns", broken > 0.25),
-            )
-            if holds
-        ]
+        faults = {
+            "no signal above the noise": sigma[i] > 0.5,
+            f"{sigma[i] / usual:.1f} times the usual noise": sigma[i] > 2.5 * usual,
+            f"{100 * share[i]:.0f} % impulses": share[i] > 0.25,
+            f"{100 * broken:.0f} % dead columns": broken > 0.25,
+        }
         found.append(
             BandAdvice(
                 band=int(band),
@@ -186,7 +178,7 @@ def inspect(ready: Prepared, restored: Tensor) -> tuple[BandAdvice, ...]:
                 striped=at["striped", 2],
                 dead_rows=at["dead", 1],
                 striped_rows=at["striped", 1],
-                bad=", ".join(why),
+                bad=", ".join(text for text, holds in faults.items() if holds),
             )
         )
     return tuple(found)
@@ -229,10 +221,9 @@ def held_out(model: str, y: Tensor, w: Tensor, yardstick: Tensor, hide: Tensor) 
     the same for every model: it compares models where Stein's formula, with weights that follow the noise,
     does not.
     """
-    problem = Problem(
-        models.build_model(model, y.shape), y, torch.where(hide, torch.zeros_like(w), w)
-    )
-    error = yardstick * (y - solve(problem).x) ** 2
+    built = models.build_model(model, y.shape)
+    x = solve(Problem(built, y, torch.where(hide, torch.zeros_like(w), w))).x
+    error = yardstick * (y - x) ** 2
     return float(error[hide].mean(dtype=torch.float64))
 
 
@@ -328,12 +319,10 @@ def _reasons(
     else:
         gain = 100 * (1 - errors[model] / usual)
         why = f"it predicts hidden voxels {gain:.0f} % better than the default {DEFAULT_MODEL}"
-    if network == DEFAULT:
-        net = "trained with several models at once, it serves this one as well as any"
-    else:
-        net = (
-            f"the smallest divergence U = {apart[model][network]:.2g} from {model} of all networks"
-        )
+    net = "trained with several models at once, it serves this one as well as any"
+    if network != DEFAULT:
+        u = apart[model][network]
+        net = f"the smallest divergence U = {u:.2g} from {model} of all networks"
     return {
         "model": why,
         "network": net,

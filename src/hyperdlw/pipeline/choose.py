@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 import torch
@@ -84,11 +84,6 @@ class Choice:
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
 
-    @property
-    def risk(self) -> float:
-        """The smallest estimated risk on the curve (infinite without one)."""
-        return min((t.risk for t in self.curve), default=math.inf)
-
 
 def noise_constant(y: Tensor, w: Tensor) -> float | None:
     """c = mean of w (y - clean)^2, from the noisy image (band, row, col) and the weights alone.
@@ -106,10 +101,7 @@ def noise_constant(y: Tensor, w: Tensor) -> float | None:
     for axis in (-1, -2, -3):
         if y.shape[axis] < 3:
             continue
-        total = sum(torch.roll(w * y, k, axis) for k in (1, -1))
-        weight = sum(torch.roll(w, k, axis) for k in (1, -1))
-        assert isinstance(total, Tensor)
-        assert isinstance(weight, Tensor)
+        total, weight = (torch.roll(v, 1, axis) + torch.roll(v, -1, axis) for v in (w * y, w))
         known = weight > 0
         mean = total / torch.where(known, weight, torch.ones_like(weight))
         gaps.append(own - mean[inside])
@@ -145,27 +137,21 @@ def choose_strength(
     """
     c = noise_constant(y, w)
     if c is None:
-        return Choice(
-            1.0, "none", "the image is too small or too even to measure its noise", math.nan, ()
-        )
+        why = "the image is too small or too even to measure its noise"
+        return Choice(1.0, "none", why, math.nan, ())
     size = max(PROBE, WIDE_PROBE * math.sqrt(c)) if build(1.0).selects else PROBE
     generator = torch.Generator().manual_seed(seed)
     sign = torch.randint(0, 2, y.shape, generator=generator).to(y) * 2 - 1
     probe = torch.where(w > 0, size * sign, torch.zeros_like(y))
     curve = _Curve(build, y, w, probe, size, c * CAUTION if follows_noise else c)
-    best, rule = _descend(curve.risk), _SURE
+    rule: Rule = "sure"
+    best, why = _descend(lambda s: curve.at(s).risk), "smallest estimated risk"
     if not curve.usable:
+        rule = "discrepancy"
         best = _descend(lambda s: abs(math.log(max(curve.at(s).fit, 1e-30) / c)))
-        rule = _DISCREPANCY
+        why = "the result does not vary smoothly with the data, so the residual is matched to the noise"
     trials = tuple(sorted(curve.trials.values(), key=lambda t: t.strength))
-    return Choice(best, *rule, c, trials)
-
-
-_SURE: tuple[Rule, str] = ("sure", "smallest estimated risk")
-_DISCREPANCY: tuple[Rule, str] = (
-    "discrepancy",
-    "the result does not vary smoothly with the data, so the residual is matched to the noise",
-)
+    return Choice(best, rule, why, c, trials)
 
 
 @dataclass
@@ -191,9 +177,6 @@ class _Curve:
             self.trials[strength] = self._try(strength)
         return self.trials[strength]
 
-    def risk(self, strength: float) -> float:
-        return self.at(strength).risk
-
     @property
     def usable(self) -> bool:
         """A divergence outside [0, 1], beyond the error of one probe, belongs to no denoiser."""
@@ -206,7 +189,7 @@ class _Curve:
         count = max(1, int((self.w > 0).sum()))
         warm = model.schedule.tolerance is not None
         here = solve(Problem(model, self.y, self.w), state=self.states[0] if warm else None)
-        moved = replace(Problem(model, self.y, self.w), y=self.y + self.probe)
+        moved = Problem(model, self.y + self.probe, self.w)
         there = solve(moved, state=self.states[1] if warm else None)
         if warm:
             self.states = (here.state, there.state)

@@ -128,11 +128,12 @@ def check_options(
     **others: object,
 ) -> Options:
     """Options from the keywords of :func:`hyperdlw.denoise` (:class:`Settings`); or one sentence."""
-    usual = isinstance(weights, str) and weights == DEFAULT
-    given = [] if usual else ["weights"]
-    given += ["strength"] if strength != 1.0 else []
-    given += ["schedule"] if others.get("schedule", "paper") != "paper" else []
-    entry = models.find_model(model, given=given)
+    changed = {
+        "weights": not isinstance(weights, str) or weights != DEFAULT,
+        "strength": strength != 1.0,
+        "schedule": others.get("schedule", "paper") != "paper",
+    }
+    entry = models.find_model(model, given=[name for name, is_so in changed.items() if is_so])
     published = entry.kind == "published"
     source = Uniform(name="none") if published else resolve(weights, truth)
     options = Options(model, source, strength, memory=parse_memory(memory), **others)  # type: ignore[arg-type]

@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import OutOfResources
-from ..io import format_size
-from ..io import measure_memory as machine_memory
+from ..io import format_size, measure_memory
 from ..solver import ROW, Model, Strips, Window
 from .choose import MOST_VOXELS
 from .options import Options
@@ -96,28 +95,14 @@ class Plan(Strips):
         if not self.tiled:
             return f"whole cube in memory, about {format_size(self.memory)}"
         bands, _, cols = self.shape
-        over = f", halo {self.halo}" if self.halo else ", no halo"
+        over = f"halo {self.halo}" if self.halo else "no halo"
+        minutes = max(1, round(self.seconds / 60))
+        time = f"{minutes} min" if self.seconds < 3600 else f"{self.seconds / 3600:.1f} h"
         return (
-            f"{len(self.strips)} tiles of {bands} x {self.height} x {cols}{over}; "
+            f"{len(self.strips)} tiles of {bands} x {self.height} x {cols}, {over}; "
             f"about {format_size(self.memory)} of memory (limit {format_size(self.limit)}), "
-            f"{format_size(self.disk)} of scratch on disk, {_duration(self.seconds)}; {self.guarantee}"
+            f"{format_size(self.disk)} of scratch on disk, about {time}; {self.guarantee}"
         )
-
-
-def _duration(seconds: float) -> str:
-    """
-    >>> _duration(40), _duration(4000)
-    ('about 1 min', 'about 1.1 h')
-    """
-    if seconds < 3600:
-        return f"about {max(1, round(seconds / 60))} min"
-    return f"about {seconds / 3600:.1f} h"
-
-
-def default_limit() -> int:
-    """Three quarters of the machine's memory."""
-    total = machine_memory()
-    return 2**33 if total is None else 3 * total // 4
 
 
 def count_copies(model: Model) -> int:
@@ -142,11 +127,6 @@ def count_state_images(model: Model) -> int:
     return images
 
 
-def count_mixed(model: Model) -> int:
-    """Float32 numbers per pixel that are held whole while a function mixes all pixels."""
-    return sum(t.staged.values_per_pixel for t in model.terms if t.staged is not None)
-
-
 def find_way(model: Model) -> tuple[Way, int, bool]:
     """The best way a model can be cut, with the halo it needs and whether that wraps around."""
     wrap = any(ROW in t.operator.axes for t in model.terms)
@@ -167,14 +147,17 @@ def plan_run(shape: Sequence[int], options: Options) -> Plan:
     model = options.build_sketch(shape)
     bands, rows, cols = map(int, shape[-3:])
     full, voxels = (bands, rows, cols), bands * rows * cols
-    limit = options.memory or default_limit()
-    network = bool(options.source.modules)
-    net = NETWORK if network else 0
-    each, mix = 4 * count_copies(model), 4 * count_mixed(model) * rows * cols
+    total = measure_memory()
+    limit = options.memory or (2**33 if total is None else 3 * total // 4)
+    net = NETWORK if options.source.modules else 0
+    copies = count_copies(model)
+    # Numbers per pixel that are held whole while a function mixes all pixels.
+    mixed = sum(t.staged.values_per_pixel for t in model.terms if t.staged is not None)
+    each, mix = 4 * copies, 4 * mixed * rows * cols
     at_once = BASE + max(each * voxels + mix, net + 4 * WINDOW_COPIES * voxels)
     # Measured on one core: a network costs as much as hundreds of steps.
-    steps = 2e-9 * model.schedule.steps * count_copies(model)
-    seconds = voxels * ((3.6e-6 if network else 0) + steps)
+    steps = 2e-9 * model.schedule.steps * copies
+    seconds = voxels * ((3.6e-6 if net else 0) + steps)
     fits = at_once <= limit
     if options.published and not fits and options.memory is not None:
         raise OutOfResources(

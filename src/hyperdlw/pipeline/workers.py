@@ -56,9 +56,13 @@ class Dask:
             for future in as_completed(list(tasks)):
                 item = tasks.pop(future)
                 try:
-                    result = _result(future)
+                    result = future.result()
                 except CancelledError:
                     continue
+                except Exception as error:
+                    if type(error).__name__ == "KilledWorker":
+                        raise _brought_down() from error
+                    raise
                 # The cluster computes again whatever is lost and wanted: this is wanted no longer.
                 future.release()
                 yield item, result
@@ -71,15 +75,6 @@ def _call(function: Callable[[int], Any], item: int) -> Any:
 
     torch.set_num_threads(1)
     return released(function, item)
-
-
-def _result(future: Any) -> Any:
-    try:
-        return future.result()
-    except Exception as error:
-        if type(error).__name__ == "KilledWorker":
-            raise _brought_down() from error
-        raise
 
 
 def _brought_down() -> OutOfResources:

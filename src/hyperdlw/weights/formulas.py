@@ -29,13 +29,10 @@ def estimate_noise_level(y: Tensor, valid: Tensor) -> Tensor:
         m = ok[:-1, :-1] & ok[1:, :-1] & ok[:-1, 1:] & ok[1:, 1:]
         if bool(m.any()):
             level = d[m].abs().median() / (2 * 0.6745)
+        elif bool(ok.any()):
+            level = (band[ok] - band[ok].median()).abs().median() / 0.6745
         else:
-            values = band[ok]
-            level = (
-                (values - values.median()).abs().median() / 0.6745
-                if len(values)
-                else band.new_tensor(1.0)
-            )
+            level = band.new_tensor(1.0)
         levels.append(level)
     return torch.stack(levels).clamp_min(1e-4)
 

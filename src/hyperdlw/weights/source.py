@@ -64,11 +64,13 @@ class Source:
         raise NotImplementedError(f"the weight source '{self.name}' has no 'raw'")
 
     def __call__(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
-        """The weights of an image."""
+        """The weights of an image: mean one over the valid voxels, at least FLOOR there, 0 elsewhere."""
         raw = self.raw(y, valid, x)
         if self.logits:
             return softmax_weights(raw, valid)
-        return normalise_weights(raw, valid, self)
+        w = torch.where(valid, raw, raw.new_zeros(()))
+        scale = self.scale(int(valid.sum()), sum(map(sum_weights, w)))
+        return rescale_weights(w, scale).masked_fill_(~valid, 0.0)
 
     def scale(self, count: int, total: float) -> float:
         """What the raw weights of ``count`` valid voxels with the sum ``total`` are multiplied by."""
@@ -182,18 +184,6 @@ def softmax_weights(logits: Tensor, valid: Tensor | None = None) -> Tensor:
     ok = valid.expand_as(logits).flatten(-3)
     w = torch.softmax(flat.masked_fill(~ok, -torch.inf), -1) * ok.sum(-1, keepdim=True) + FLOOR
     return torch.where(ok, w, torch.zeros_like(w)).view_as(logits)
-
-
-def normalise_weights(w: Tensor, valid: Tensor, source: Source | None = None) -> Tensor:
-    """Scale to mean one over the valid voxels, at least ``FLOOR`` there and 0 elsewhere.
-
-    ``source`` may have a scale of its own (:meth:`Source.scale`).
-    """
-    w = torch.where(valid, w, w.new_zeros(()))
-    find = find_scale if source is None else source.scale
-    return rescale_weights(w, find(int(valid.sum()), sum(map(sum_weights, w)))).masked_fill_(
-        ~valid, 0.0
-    )
 
 
 def sum_weights(w: Tensor) -> float:
