@@ -37,10 +37,10 @@ class NamedArray(Protocol):
 
 @dataclass(frozen=True)
 class Encoding:
-    """How the numbers were stored, so that an output can be stored the same way.
+    """How the numbers were stored: ``value = stored * scale + offset``.
 
-    ``value = stored * scale + offset``; ``axes`` is the stored order of band, row and column
-    (``"rcb"`` is the habit of MATLAB and NumPy users), ``nodata`` the stored fill value.
+    ``axes`` is the stored order of band, row and column (``"rcb"`` is the habit of MATLAB and NumPy
+    users), ``nodata`` the stored fill value.
     """
 
     dtype: str = "float32"
@@ -53,9 +53,8 @@ class Encoding:
 
     def __post_init__(self) -> None:
         if sorted(self.axes) != sorted(AXES):
-            raise BadInput(
-                f"axes must be an arrangement of b (band), r (row) and c (column), not '{self.axes}'"
-            )
+            words = "an arrangement of b (band), r (row) and c (column)"
+            raise BadInput(f"axes must be {words}, not '{self.axes}'")
 
 
 def decode(
@@ -112,6 +111,12 @@ def encode(
     return stored.astype(dtype), clipped
 
 
+def _check_axes(array: NDArray[np.generic]) -> None:
+    if array.ndim != 3:
+        shape = f"this array has shape {array.shape}"
+        raise BadInput(f"a cube has three axes (band, row, col); {shape}")
+
+
 @dataclass(frozen=True, eq=False)
 class Cube:
     """A hyperspectral image.
@@ -134,22 +139,17 @@ class Cube:
     metadata: Metadata = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.data.ndim != 3:
-            raise BadInput(
-                f"a cube has three axes (band, row, col); this array has shape {self.data.shape}"
-            )
+        _check_axes(self.data)
         if 0 in self.data.shape:
             raise BadInput(f"the cube is empty: its (band, row, col) shape is {self.data.shape}")
         if self.valid.shape != self.data.shape:
-            raise BadInput(
-                f"the valid mask has shape {self.valid.shape}, the cube {self.data.shape}"
-            )
+            shapes = f"{self.valid.shape}, the cube {self.data.shape}"
+            raise BadInput(f"the valid mask has shape {shapes}")
         if self.good_bands.size == 0:
             object.__setattr__(self, "good_bands", np.ones(self.bands, bool))
         if self.good_bands.shape != (self.bands,):
-            raise BadInput(
-                f"good_bands names {self.good_bands.size} bands, the cube has {self.bands}"
-            )
+            count = self.good_bands.size
+            raise BadInput(f"good_bands names {count} bands, the cube has {self.bands}")
         if self.wavelengths is not None and self.wavelengths.shape != (self.bands,):
             raise BadInput(f"{self.wavelengths.size} wavelengths for {self.bands} bands")
 
@@ -181,10 +181,7 @@ class Cube:
             raise BadInput(f"a cube holds real numbers; this array is of type {stored.dtype}")
         if stored.ndim == 2:
             stored = np.expand_dims(stored, axes.index("b"))
-        if stored.ndim != 3:
-            raise BadInput(
-                f"a cube has three axes (band, row, col); this array has shape {stored.shape}"
-            )
+        _check_axes(stored)
         encoding = encoding or Encoding(dtype=stored.dtype.name, axes=axes, nodata=nodata)
         order = tuple(encoding.axes.index(a) for a in AXES)
         ordered = stored.transpose(order)
@@ -242,17 +239,14 @@ class Cube:
                 units = coordinate.attrs.get("units")
                 texts = [str(v) for v in numbers]
                 wavelengths = to_nanometres(texts, None if units is None else str(units), notes)
-        said = next((name for name in FILL if name in array.attrs), None)
-        nodata = math.nan
         metadata: dict[str, Any] = {"data_array": array, "notes": tuple(notes)}
-        if said is not None:
-            nodata = float(np.asarray(array.attrs[said], np.float64).reshape(-1)[0])
-            metadata["nodata_from"] = f"the attribute '{said}'"
-        values = np.asarray(array.values)
-        fill = None if math.isnan(nodata) else nodata
-        encoding = Encoding(values.dtype.name, order, nodata=fill)
+        nodata = None
+        for name in [name for name in FILL if name in array.attrs][:1]:
+            fill = float(np.asarray(array.attrs[name], np.float64).reshape(-1)[0])
+            nodata = None if math.isnan(fill) else fill
+            metadata["nodata_from"] = f"the attribute '{name}'"
         return cls.from_array(
-            values, axes=order, wavelengths=wavelengths, encoding=encoding, metadata=metadata
+            array.values, axes=order, wavelengths=wavelengths, nodata=nodata, metadata=metadata
         )
 
     def to_xarray(self) -> NamedArray:
@@ -294,13 +288,15 @@ class BandRange:
     lo: NDArray[np.float32]
     hi: NDArray[np.float32]
 
+    @property
+    def span(self) -> NDArray[np.float32]:
+        return np.where(self.hi > self.lo, self.hi - self.lo, 1.0).astype(np.float32)[:, None, None]
+
     def to_unit(self, data: NDArray[np.float32]) -> NDArray[np.float32]:
-        span = np.where(self.hi > self.lo, self.hi - self.lo, 1.0).astype(np.float32)
-        return (data - self.lo[:, None, None]) / span[:, None, None]
+        return (data - self.lo[:, None, None]) / self.span
 
     def from_unit(self, data: NDArray[np.float32]) -> NDArray[np.float32]:
-        span = np.where(self.hi > self.lo, self.hi - self.lo, 1.0).astype(np.float32)
-        return data * span[:, None, None] + self.lo[:, None, None]
+        return data * self.span + self.lo[:, None, None]
 
 
 def minmax_range(data: NDArray[np.float32], valid: NDArray[np.bool_]) -> BandRange:
@@ -339,8 +335,7 @@ def robust_range(data: NDArray[np.float32], valid: NDArray[np.bool_]) -> BandRan
     the Gaussian part; the 0.1 % and 99.9 % quantiles of what is left are close to the limits of the
     clean band. Invalid voxels are filled with the band median and do not enter the quantiles.
     """
-    lo = np.zeros(len(data), np.float32)
-    hi = np.zeros(len(data), np.float32)
+    lo, hi = np.zeros((2, len(data)), np.float32)
     for b, (band, ok) in enumerate(zip(data, valid, strict=True)):
         if not ok.any():
             continue
@@ -376,9 +371,8 @@ def to_nanometres(
 ) -> NDArray[np.float64] | None:
     """Wavelengths in nanometres from numbers as a file writes them.
 
-    Args:
-        units: the file's word, or None if it has none: then below 100 is taken for micrometres.
-        notes: gets what was assumed or could not be used, with ``what`` as the word for them.
+    ``units`` is the file's word; without one, numbers below 100 are taken for micrometres. ``notes``
+    gets what was assumed or could not be used, with ``what`` as the word for the numbers.
     """
     plain = [float(t) if len(t) <= 40 else math.nan for t in texts]
     if not texts or not np.isfinite(plain).all():

@@ -26,7 +26,7 @@ from ..errors import BadFile, BadOption
 from .atomic import atomic, check_output
 from .checks import explain_errors
 from .named_arrays import DEFAULT_AXES, Variable
-from .reader import CubeReader, Described, Index, ReadOptions, Stored
+from .reader import CubeReader, Described, ReadOptions, Stored
 from .registry import Entry, Registry
 from .writer import WriteWindow
 
@@ -109,7 +109,6 @@ class Format:
             cube: its shape, wavelengths and metadata.
             path: the temporary file to make, or the empty folder to fill.
             stored: the numbers in the order of ``encoding.axes``.
-            encoding: how they are stored.
         """
         if type(self).open_writer is Format.open_writer:  # each default needs the other method
             raise BadOption(f"{path} cannot be written: the format {self.name} does not say how")
@@ -137,7 +136,15 @@ class Format:
             path, like, encoding: as ``path``, ``cube`` and ``encoding`` of :meth:`write`.
             strip: rows that will be written together, from the top, or None.
         """
-        return _collect_windows(self, path, like, encoding)
+
+        @contextmanager
+        def collecting() -> Iterator[WriteWindow]:
+            held = np.zeros(like.shape, encoding.dtype)
+            yield lambda bands, rows, cols, stored: held.__setitem__((bands, rows, cols), stored)
+            back = tuple(AXES.index(a) for a in encoding.axes)
+            self.write(like, path, np.ascontiguousarray(held.transpose(back)), encoding)
+
+        return collecting()
 
 
 class KeyedFormat(Format):
@@ -146,20 +153,6 @@ class KeyedFormat(Format):
     has_keys = True
     free_axes = True
     holds = None
-
-
-@contextmanager
-def _collect_windows(
-    form: Format, path: Path, like: Described, encoding: Encoding
-) -> Iterator[WriteWindow]:
-    held = np.zeros(like.shape, encoding.dtype)
-
-    def put(bands: Index, rows: slice, cols: slice, stored: Stored) -> None:
-        held[bands, rows, cols] = stored
-
-    yield put
-    back = tuple(AXES.index(a) for a in encoding.axes)
-    form.write(like, path, np.ascontiguousarray(held.transpose(back)), encoding)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,9 +216,8 @@ def find_format(path: str | os.PathLike[str], options: ReadOptions) -> tuple[Pat
     form = form or next((f for f in known if f.recognise_beside(place)), None)
     form = form or find_by_ending(place)
     if form is None:
-        raise BadFile(
-            f"{path} is of no format hyperdlw can read ({_list_endings()}, folder of PNG bands)"
-        )
+        known_endings = f"{_list_endings()}, folder of PNG bands"
+        raise BadFile(f"{path} is of no format hyperdlw can read ({known_endings})")
     if options.key is not None and not form.has_keys:
         raise BadOption(f"{path} holds one image, no variables; leave out --key")
     if options.axes is not None and not form.free_axes:
@@ -246,15 +238,13 @@ def find_by_ending(path: str | os.PathLike[str]) -> Format | None:
 def choose_format(path: str | os.PathLike[str], encoding: Encoding) -> Format:
     """The format of an output: its ending's, or the input's where files often have no ending."""
     form = find_by_ending(path)
-    if form is not None:
-        return form
-    for form in list_formats():
-        if form.optional_ending and encoding.format == form.name:
-            return form
-    raise BadOption(
-        f"the ending of {path} names no format; use {_list_endings()}, or end it in '/' for a folder "
-        "of PNG bands"
-    )
+    kept = FORMATS[encoding.format].form if encoding.format in FORMATS else None
+    if form is None and kept is not None and kept.optional_ending:
+        form = kept
+    if form is None:
+        hint = f"use {_list_endings()}, or end it in '/' for a folder of PNG bands"
+        raise BadOption(f"the ending of {path} names no format; {hint}")
+    return form
 
 
 def check_fits(path: str | os.PathLike[str], form: Format, encoding: Encoding, bands: int) -> None:

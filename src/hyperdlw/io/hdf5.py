@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,10 +70,33 @@ class Hdf5(KeyedFormat):
     ) -> tuple[int, int]:
         return (CHUNK, CHUNK) if _needs_chunks(like, encoding) else (1, like.shape[2])
 
+    @contextmanager
     def open_writer(
         self, path: Path, like: Described, encoding: Encoding, strip: int | None
-    ) -> AbstractContextManager[WriteWindow]:
-        return write_windows(path, like, encoding)
+    ) -> Iterator[WriteWindow]:
+        """Write what is known about the cube, and the numbers window by window."""
+        import h5py
+
+        axes = encoding.axes
+        shape = tuple(like.shape[AXES.index(a)] for a in axes)
+        options: dict[str, object] = dict(like.metadata.get("hdf5_layout", {}))
+        if _needs_chunks(like, encoding):
+            options["chunks"] = tuple(min(n, CHUNK) for n in shape)
+        # Through a Python file, because HDF5's own output crashes the interpreter on a full disk.
+        with open(path, "wb+") as raw, h5py.File(raw, "w") as file:
+            item = file.create_dataset("cube", shape, encoding.dtype, **options)
+            write_description(file, item, like, encoding)
+
+            def put(bands: Index, rows: slice, cols: slice, stored: Stored) -> None:
+                if not isinstance(bands, slice):
+                    for i, band in enumerate(bands):
+                        put(slice(band, band + 1), rows, cols, stored[i : i + 1])
+                    return
+                each = {"b": bands, "r": rows, "c": cols}
+                back = tuple(AXES.index(a) for a in axes)
+                item[tuple(each[a] for a in axes)] = stored.transpose(back)
+
+            yield put
 
 
 @contextmanager
@@ -163,10 +186,8 @@ def check_readable(path: Path, where: str, item: h5py.Dataset) -> None:
     if item.is_virtual or item.external:
         raise BadFile(f"{where} in {path} lies in another file; save it in one file")
     if item.chunks is not None:
-        held = item.id.get_storage_size()
-        check_promise(
-            f"a chunk of {where} in {path}", count_bytes(item.chunks, item.dtype.str), held
-        )
+        chunk = count_bytes(item.chunks, item.dtype.str)
+        check_promise(f"a chunk of {where} in {path}", chunk, item.id.get_storage_size())
 
 
 def slice_windows(path: Path, item: Any, axes: str) -> ReadWindow:
@@ -193,33 +214,6 @@ def slice_windows(path: Path, item: Any, axes: str) -> ReadWindow:
 def _needs_chunks(like: Described, encoding: Encoding) -> bool:
     large = count_bytes(like.shape, encoding.dtype) > CHUNKED
     return large or bool(like.metadata.get("hdf5_layout"))
-
-
-@contextmanager
-def write_windows(tmp: Path, like: Described, encoding: Encoding) -> Iterator[WriteWindow]:
-    """Write what is known about the cube, and the numbers window by window."""
-    import h5py
-
-    axes = encoding.axes
-    shape = tuple(like.shape[AXES.index(a)] for a in axes)
-    options: dict[str, object] = dict(like.metadata.get("hdf5_layout", {}))
-    if _needs_chunks(like, encoding):
-        options["chunks"] = tuple(min(n, CHUNK) for n in shape)
-    # Through a Python file, because HDF5's own output crashes the interpreter on a full disk.
-    with open(tmp, "wb+") as raw, h5py.File(raw, "w") as file:
-        item = file.create_dataset("cube", shape, encoding.dtype, **options)
-        write_description(file, item, like, encoding)
-
-        def put(bands: Index, rows: slice, cols: slice, stored: Stored) -> None:
-            if not isinstance(bands, slice):
-                for i, band in enumerate(bands):
-                    put(slice(band, band + 1), rows, cols, stored[i : i + 1])
-                return
-            each = {"b": bands, "r": rows, "c": cols}
-            back = tuple(AXES.index(a) for a in axes)
-            item[tuple(each[a] for a in axes)] = stored.transpose(back)
-
-        yield put
 
 
 def write_description(

@@ -94,24 +94,18 @@ def parse_metadata(text: str, bands: int, notes: list[str]) -> dict[str, Any]:
 
 def fit_metadata(found: Mapping[str, object], bands: int, notes: list[str]) -> dict[str, Any]:
     """The entries that have the form the rest of the package relies on."""
-    out: dict[str, Any] = {}
-    for key, value in found.items():
-        value = simplify_value(value)
-        if key in TRANSIENT or value is ...:
-            continue
-        if key in _FORMS and not _FORMS[key](value, bands):
-            notes.append(f"the stored {key} do not fit the cube and were not used")
-            continue
-        out[key] = value
+    out = {k: simplify_value(v) for k, v in found.items() if k not in TRANSIENT}
+    out = {k: v for k, v in out.items() if v is not ...}
+    for key in [k for k, v in out.items() if k in _FORMS and not _FORMS[k](v, bands)]:
+        notes.append(f"the stored {key} do not fit the cube and were not used")
+        del out[key]
     return out
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _are_numbers(value: object, count: int) -> bool:
-    return isinstance(value, tuple) and len(value) == count and all(map(_is_number, value))
+    if not isinstance(value, tuple) or len(value) != count:
+        return False
+    return all(type(v) in (int, float) and math.isfinite(v) for v in value)
 
 
 def _are_texts(value: object) -> bool:
@@ -123,14 +117,9 @@ def _are_domains(value: object) -> bool:
 
 
 _FORMS: dict[str, Callable[[object, int], bool]] = {
-    "fwhm": _are_numbers,
-    "band_scales": _are_numbers,
-    "band_offsets": _are_numbers,
-    "band_names": lambda v, n: (
-        isinstance(v, tuple) and len(v) == n and all(isinstance(x, str) for x in v)
-    ),
-    "crs": lambda v, n: isinstance(v, str),
-    "gcps_crs": lambda v, n: isinstance(v, str),
+    **dict.fromkeys(("fwhm", "band_scales", "band_offsets"), _are_numbers),
+    **dict.fromkeys(("crs", "gcps_crs"), lambda v, n: isinstance(v, str)),
+    "band_names": lambda v, n: isinstance(v, tuple) and [type(x) for x in v] == [str] * n,
     "transform": lambda v, n: _are_numbers(v, 6),
     "gcps": lambda v, n: isinstance(v, tuple) and all(_are_numbers(p, 5) for p in v),
     "tags": lambda v, n: _are_domains(v),
@@ -141,15 +130,10 @@ _FORMS: dict[str, Callable[[object, int], bool]] = {
 
 
 def list_items(header: Described) -> dict[str, str]:
-    """What a header says, one entry per thing a format may or may not be able to hold.
-
-    Returns:
-        Name of the thing (the word a format lists in ``HOLDS``) to a phrase for people.
-    """
-    enc, meta = header.encoding, carry_metadata(header)
+    """What a header says: words as in ``Format.holds``, each with a phrase for people."""
+    enc, meta, w = header.encoding, carry_metadata(header), header.wavelengths
     found: dict[str, str] = {}
-    if header.wavelengths is not None:
-        w = header.wavelengths
+    if w is not None:
         found["wavelengths"] = f"wavelengths ({w[0]:g} to {w[-1]:g} nm)"
     if not header.good_bands.all():
         found["good_bands"] = f"bad bands ({int((~header.good_bands).sum())} of {header.bands})"
@@ -170,9 +154,7 @@ def list_items(header: Described) -> dict[str, str]:
         "tags": "GDAL tags",
         "attributes": "file attributes",
     }
-    for key, words in names.items():
-        if key in meta:
-            found[key] = words
+    found |= {key: words for key, words in names.items() if key in meta}
     others = [key for key in meta.get("envi", {}) if key not in ENVI_KEYS]
     if others:
         shown = ", ".join(others[:8]) + (", ..." if len(others) > 8 else "")
@@ -180,9 +162,7 @@ def list_items(header: Described) -> dict[str, str]:
     if any(meta.get("band_tags", ())):
         found["band_tags"] = "GDAL tags of the bands"
     known = {*names, "envi", "band_tags", "nodata_is_nan", "band_offsets", "gcps_crs"}
-    for key in meta.keys() - known:
-        found[key] = f"metadata '{key}'"
-    return found
+    return found | {key: f"metadata '{key}'" for key in meta.keys() - known}
 
 
 def to_json(value: object) -> object:

@@ -76,22 +76,19 @@ def choose_variable(path: Path, variables: Mapping[str, Variable], key: str | No
     if "cube" in found:  # the name hyperdlw writes; a preview beside it does not make it ambiguous
         return "cube"
     if found:
-        raise SeveralCubes(
-            f"{path} holds several cubes ({format_variables(found)}); choose one with --key"
-        )
+        listed = _format_variables(found)
+        raise SeveralCubes(f"{path} holds several cubes ({listed}); choose one with --key")
     if not variables:
         raise BadFile(f"{path} holds no variables; check that it is the right file")
     raise BadFile(
-        f"{path} holds no 3-D array of real numbers, only {format_variables(variables)}; "
+        f"{path} holds no 3-D array of real numbers, only {_format_variables(variables)}; "
         "a 2-D one can be read as a single band with --key"
     )
 
 
-def format_variables(variables: Mapping[str, Variable], most: int = 12) -> str:
-    """Names with shapes for an error message."""
-    shown = [f"{name}: {v}" for name, v in list(variables.items())[:most]]
-    more = [f"and {len(variables) - most} more"] if len(variables) > most else []
-    return ", ".join(shown + more)
+def _format_variables(variables: Mapping[str, Variable]) -> str:
+    shown = [f"{name}: {v}" for name, v in variables.items()]
+    return ", ".join(shown if len(shown) <= 12 else [*shown[:12], f"and {len(shown) - 12} more"])
 
 
 def read_neighbours(

@@ -39,13 +39,7 @@ ReadWindow = Callable[[Index, slice, slice], Stored]
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What the user says about a file.
-
-    Attributes:
-        key: the variable to read, where a file has several.
-        axes: stored order of band, row and column, if the file does not tell.
-        nodata: stored value that means "no measurement"; wins over what the file says.
-    """
+    """What the user says about a file (see :func:`hyperdlw.io.open_cube`)."""
 
     key: str | None = None
     axes: str | None = None
@@ -254,8 +248,7 @@ def build_reader(
     """
     metadata = {**facts.metadata, "notes": tuple(facts.notes)}
     nodata = facts.nodata if options.nodata is None else options.nodata
-    if nodata is not None and math.isnan(nodata):
-        nodata = None
+    nodata = None if nodata is None or math.isnan(nodata) else nodata
     if options.nodata is not None:
         metadata["nodata_from"] = "given by you"
         metadata.pop("nodata_is_nan", None)

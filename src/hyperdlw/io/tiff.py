@@ -15,7 +15,7 @@ import json
 import math
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,10 +61,46 @@ class Tiff(Format):
         given = _choose_blocks(like)
         return given.get("blockysize", 1), given.get("blockxsize", like.shape[2])
 
+    @contextmanager
     def open_writer(
         self, path: Path, like: Described, encoding: Encoding, strip: int | None
-    ) -> AbstractContextManager[WriteWindow]:
-        return write_windows(path, like, encoding)
+    ) -> Iterator[WriteWindow]:
+        """Write window by window.
+
+        GDAL overlooks a full disk when it closes a file, so the file is looked at again afterwards.
+        """
+        import rasterio
+        from rasterio.errors import RasterioError
+        from rasterio.windows import Window as Cut
+
+        count, height, width = like.shape
+        profile = {"count": count, "height": height, "width": width, "dtype": encoding.dtype}
+        options = _choose_options(like, encoding)
+        lock = threading.Lock()
+        with silence_gdal():
+            picture = rasterio.open(path, "w", driver="GTiff", **profile, **options)
+        try:
+            with silence_gdal():
+                write_description(picture, like, encoding)
+
+            def put(bands: Index, rows: slice, cols: slice, stored: Stored) -> None:
+                numbers = range(1, count + 1)
+                chosen = numbers[bands] if isinstance(bands, slice) else [b + 1 for b in bands]
+                cut = Cut(cols.start, rows.start, cols.stop - cols.start, rows.stop - rows.start)
+                if stored.size:
+                    with lock, silence_gdal():
+                        picture.write(stored, list(chosen), window=cut)
+
+            yield put
+            with silence_gdal():
+                picture.close()
+                _check_complete(path)
+        except RasterioError as error:
+            raise OSError(f"{error}") from error
+        finally:
+            if not picture.closed:
+                with silence_gdal():
+                    picture.close()
 
 
 def read_description(picture: DatasetReader, bands: list[int], facts: FileFacts) -> None:
@@ -159,47 +195,6 @@ def _choose_blocks(like: Described) -> dict[str, Any]:
     if min(like.shape[1:]) > 512 and "blockxsize" not in given:
         given |= {"tiled": True, "blockxsize": 256, "blockysize": 256}
     return given
-
-
-@contextmanager
-def write_windows(tmp: Path, like: Described, encoding: Encoding) -> Iterator[WriteWindow]:
-    """Write window by window.
-
-    GDAL overlooks a full disk when it closes a file, so the file is looked at again afterwards.
-    """
-    import rasterio
-    from rasterio.errors import RasterioError
-    from rasterio.windows import Window as Cut
-
-    count, height, width = like.shape
-    profile = {"count": count, "height": height, "width": width, "dtype": encoding.dtype}
-    options = _choose_options(like, encoding)
-    lock = threading.Lock()
-    picture: DatasetWriter | None = None
-    try:
-        with silence_gdal():
-            picture = rasterio.open(tmp, "w", driver="GTiff", **profile, **options)
-            write_description(picture, like, encoding)
-
-        def put(bands: Index, rows: slice, cols: slice, stored: Stored) -> None:
-            numbers = range(1, count + 1)
-            chosen = list(numbers[bands]) if isinstance(bands, slice) else [b + 1 for b in bands]
-            if not stored.size:
-                return
-            cut = Cut(cols.start, rows.start, cols.stop - cols.start, rows.stop - rows.start)
-            with lock, silence_gdal():
-                picture.write(stored, chosen, window=cut)
-
-        yield put
-        with silence_gdal():
-            picture.close()
-            _check_complete(tmp)
-    except RasterioError as error:
-        raise OSError(f"{error}") from error
-    finally:
-        if picture is not None and not picture.closed:
-            with silence_gdal():
-                picture.close()
 
 
 def _check_complete(path: Path) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -77,21 +77,38 @@ class Zarr(KeyedFormat):
         _, rows, cols = shards or chunks
         return rows, cols
 
+    @contextmanager
     def open_writer(
         self, path: Path, like: Described, encoding: Encoding, strip: int | None
-    ) -> AbstractContextManager[WriteWindow]:
-        return write_windows(path, like, encoding, strip)
+    ) -> Iterator[WriteWindow]:
+        """Write what is known about the cube, and the numbers window by window."""
+        chunks, shards = choose_layout(like, strip)
+        group = import_zarr().create_group(store=str(path), overwrite=False)
+        for name, value in list_neighbours(like).items():
+            group.attrs[name] = value if isinstance(value, str) else np.multiply(value, 1).tolist()
+            if name in UNITS:
+                group.attrs[UNITS[name]] = "nm"
+        attributes: dict[str, object] = {"axes": AXES, **list_scale(encoding)}
+        if encoding.nodata is not None and np.isfinite(encoding.nodata):
+            attributes["_FillValue"] = encoding.nodata
+        layout = {"shape": like.shape, "chunks": chunks, "shards": shards}
+        names = ("band", "row", "col")
+        group.create_array(
+            "cube", dtype=encoding.dtype, dimension_names=names, attributes=attributes, **layout
+        )
+        yield StoreWriter(path)
+        # What a process that was killed left behind.
+        for file in path.rglob("*.partial"):
+            file.unlink()
 
 
 def import_zarr() -> Any:
     """The package zarr, or a sentence that says how to get it."""
     try:
-        import zarr
+        return import_module("zarr")
     except ImportError as error:
-        raise MissingDependency(
-            "Zarr needs an extra package; install it with: pip install 'hyperdlw[scale]'"
-        ) from error
-    return zarr
+        words = "Zarr needs an extra package; install it with: pip install 'hyperdlw[scale]'"
+        raise MissingDependency(words) from error
 
 
 def is_store(path: Path) -> bool:
@@ -127,9 +144,8 @@ def _make_node(path: Path, name: str, item: Any) -> Node:
 
     def load() -> Stored:
         check_readable(path, name, item)
-        check_promise(
-            f"{name} in {path}", count_bytes(item.shape, item.dtype.str), count_stored(path)
-        )
+        promised = count_bytes(item.shape, item.dtype.str)
+        check_promise(f"{name} in {path}", promised, count_stored(path))
         return np.asarray(item[...])
 
     return Node(Variable(tuple(item.shape), kind), load, dict(item.attrs), dimensions)
@@ -139,21 +155,15 @@ def check_readable(path: Path, name: str, item: Any) -> None:
     """Refuse chunks that run code when they are decoded, or that no memory can hold."""
     # The old version 2 may name a filter that unpickles.
     if "pickle" in json.dumps(item.metadata.to_dict(), default=str):
-        raise BadFile(
-            f"{name} in {path} is pickled, which hyperdlw never opens; save plain numbers"
-        )
-    check_promise(
-        f"a chunk of {name} in {path}", count_bytes(item.chunks, item.dtype.str), count_stored(path)
-    )
+        why = "pickled, which hyperdlw never opens; save plain numbers"
+        raise BadFile(f"{name} in {path} is {why}")
+    chunk = count_bytes(item.chunks, item.dtype.str)
+    check_promise(f"a chunk of {name} in {path}", chunk, count_stored(path))
 
 
 def count_stored(path: Path) -> int:
     """Bytes of all files of the store."""
-    return sum(
-        os.lstat(os.path.join(folder, file)).st_size
-        for folder, _, files in os.walk(path)
-        for file in files
-    )
+    return sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())
 
 
 def choose_layout(
@@ -199,32 +209,3 @@ class StoreWriter:
 
     def __reduce__(self) -> tuple[type[StoreWriter], tuple[Path]]:
         return StoreWriter, (self.path,)
-
-
-@contextmanager
-def write_windows(
-    tmp: Path, like: Described, encoding: Encoding, strip: int | None = None
-) -> Iterator[WriteWindow]:
-    """Write what is known about the cube, and the numbers window by window."""
-    chunks, shards = choose_layout(like, strip)
-    group = import_zarr().create_group(store=str(tmp), overwrite=False)
-    for name, value in list_neighbours(like).items():
-        group.attrs[name] = value if isinstance(value, str) else np.multiply(value, 1).tolist()
-        if name in UNITS:
-            group.attrs[UNITS[name]] = "nm"
-    attributes: dict[str, object] = {"axes": AXES, **list_scale(encoding)}
-    if encoding.nodata is not None and np.isfinite(encoding.nodata):
-        attributes["_FillValue"] = encoding.nodata
-    group.create_array(
-        "cube",
-        shape=like.shape,
-        dtype=encoding.dtype,
-        chunks=chunks,
-        shards=shards,
-        dimension_names=("band", "row", "col"),
-        attributes=attributes,
-    )
-    yield StoreWriter(tmp)
-    # What a process that was killed left behind.
-    for file in tmp.rglob("*.partial"):
-        file.unlink()

@@ -38,9 +38,8 @@ def read_type(
         notes.append("the header has no 'interleave'; bsq was assumed")
     if word and word not in header.INTERLEAVE:
         raise BadFile(f"{head} has an 'interleave' that is not bsq, bil or bip; correct the header")
-    return np.dtype(header.TYPES[code]).newbyteorder(">" if big else "<"), header.INTERLEAVE[
-        word or "bsq"
-    ]
+    dtype = np.dtype(header.TYPES[code]).newbyteorder(">" if big else "<")
+    return dtype, header.INTERLEAVE[word or "bsq"]
 
 
 def list_data(head: Path) -> list[Path]:
