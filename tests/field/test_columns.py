@@ -7,6 +7,7 @@ import field_noise as fn
 import named_noises as ft
 import numpy as np
 import pytest
+import table
 from textured_scene import textured_scene
 
 
@@ -81,8 +82,7 @@ def test_strips_give_the_same(scene):
 def test_negative_values_have_offsets_and_no_gains(scene):
     """A file in arbitrary units: some bands are below zero everywhere."""
     d = ft.FIELD["pushbroom"](scene, np.random.default_rng(3))
-    gain = np.linspace(0.3, 3, 31, dtype=np.float32)[:, None, None]
-    shift = np.linspace(-4, 4, 31, dtype=np.float32)[:, None, None]
+    gain, shift = table.draw_scales(31, 1)
     found = co.find_columns(d.y * gain + shift)
     assert found.found
     assert not found.gain
