@@ -245,9 +245,11 @@ def write_description(picture: DatasetWriter, like: Described, encoding: Encodin
     """Write everything that is known about the image beside the numbers."""
     meta = carry_metadata(like)
     count = like.bands
-    if "band_scales" in meta or encoding.scale != 1.0 or encoding.offset != 0.0:
-        picture.scales = meta.get("band_scales", (encoding.scale,) * count)
-        picture.offsets = meta.get("band_offsets", (encoding.offset,) * count)
+    if "band_scales" in meta:
+        picture.scales = meta["band_scales"]
+        picture.offsets = meta.get("band_offsets", (0.0,) * count)
+    elif encoding.scale != 1.0 or encoding.offset != 0.0:
+        picture.scales, picture.offsets = (encoding.scale,) * count, (encoding.offset,) * count
     for domain, tags in meta.get("tags", {}).items():
         if "gcps" in meta:  # GDAL 3.10 moves control points by a pixel with AREA_OR_POINT=Point
             tags = {k: v for k, v in tags.items() if k != "AREA_OR_POINT"}

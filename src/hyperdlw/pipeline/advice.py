@@ -98,7 +98,9 @@ class Advice:
 # --- where the cube is broken
 
 
-def dead_lines(y: NDArray[np.floating], valid: NDArray[np.bool_], axis: int = 2) -> NDArray[np.bool_]:
+def dead_lines(
+    y: NDArray[np.floating], valid: NDArray[np.bool_], axis: int = 2
+) -> NDArray[np.bool_]:
     """(band, line) of lines that hold one value: columns for axis 2, rows for axis 1.
 
     More than nine tenths of the steps along the line are 0, which noise never does. Lines of

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -125,13 +125,11 @@ def find_header(data: Path) -> Path | None:
 
 def starts_as_envi(path: Path) -> bool:
     """Whether this is a file that starts as an ENVI header does."""
-    try:
-        if not path.is_file():
-            return False
-        with open(path, "rb") as file:
-            return is_header(file.read(16))
-    except OSError:
-        return False
+    with suppress(OSError):
+        if path.is_file():
+            with open(path, "rb") as file:
+                return is_header(file.read(16))
+    return False
 
 
 def is_header(head: bytes) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...cube import Encoding, Metadata
 from ...errors import BadFile
@@ -153,14 +154,12 @@ def make_keys(like: Described, encoding: Encoding) -> dict[str, str]:
     keys |= _make_scale_keys(kept, encoding, bands, meta) | _make_spectral_keys(kept, like, meta)
     if "band_names" in meta:
         # Commas and braces would end an entry.
-        clean = [
-            n.translate({44: 59, 123: 40, 125: 41, 10: 32, 13: 32}) for n in meta["band_names"]
-        ]
-        keys["band names"] = _keep_list(kept, "band names", clean) or header.format_list(clean)
-    if "map info" in kept or "coordinate system string" in kept:
-        place = {k: v for k, v in kept.items() if k in ("map info", "coordinate system string")}
-    else:
-        place = header.make_place_keys(meta)
+        clean = [n.translate(str.maketrans(",{}\n\r", ";()  ")) for n in meta["band_names"]]
+        text = kept.get("band names", "")
+        same = header.split_list(text) == clean
+        keys["band names"] = text if text and same else header.format_list(clean)
+    place = {k: v for k, v in kept.items() if k in ("map info", "coordinate system string")}
+    place = place or header.make_place_keys(meta)
     rest = {k: v for k, v in kept.items() if k not in ENVI_KEYS and k not in place}
     return keys | place | rest
 
@@ -170,10 +169,6 @@ def _format_number(kept: Mapping[str, str], key: str, value: float) -> str:
     if key in kept and header.read_number(kept[key]) == value:
         return kept[key]
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
-
-
-def _keep_list(kept: Mapping[str, str], key: str, values: list[str]) -> str | None:
-    return kept[key] if key in kept and header.split_list(kept[key]) == values else None
 
 
 def _make_scale_keys(
@@ -200,20 +195,18 @@ def _make_scale_keys(
 
 def _make_spectral_keys(kept: Mapping[str, str], like: Described, meta: Metadata) -> dict[str, str]:
     """Wavelengths and widths, as they were written if they are the same, else in nanometres."""
-    keys: dict[str, str] = {}
-    centres = None if like.wavelengths is None else like.wavelengths.tolist()
-    widths = list(meta["fwhm"]) if "fwhm" in meta else None
+
+    def list_numbers(waves: NDArray[np.float64] | None, meta: Metadata) -> dict[str, list[float]]:
+        found = {} if waves is None else {"wavelength": waves.tolist()}
+        return found | ({"fwhm": list(meta["fwhm"])} if "fwhm" in meta else {})
+
     old = read_facts({k: v for k, v in kept.items() if k in SPECTRAL}, like.bands, [])
-    old_centres = None if old.wavelengths is None else old.wavelengths.tolist()
-    old_widths = list(old.metadata["fwhm"]) if "fwhm" in old.metadata else None
-    if (centres, widths) == (old_centres, old_widths):
-        keys |= {k: kept[k] for k in SPECTRAL if k in kept and k != "bbl"}
+    numbers = list_numbers(like.wavelengths, meta)
+    if numbers == list_numbers(old.wavelengths, old.metadata):
+        keys = {k: kept[k] for k in SPECTRAL if k in kept and k != "bbl"}
     else:
-        keys["wavelength units"] = "Nanometers"
-        if centres is not None:
-            keys["wavelength"] = header.format_list([repr(v) for v in centres])
-        if widths is not None:
-            keys["fwhm"] = header.format_list([repr(v) for v in widths])
+        keys = {k: header.format_list(list(map(repr, v))) for k, v in numbers.items()}
+        keys = {"wavelength units": "Nanometers"} | keys
     if not like.good_bands.all() or "bbl" in kept:
         keys["bbl"] = header.format_list([str(int(g)) for g in like.good_bands])
     return keys

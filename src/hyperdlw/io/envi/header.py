@@ -53,19 +53,12 @@ def parse_header(path: Path, raw: bytes) -> tuple[dict[str, str], list[str]]:
             continue
         value = value.strip()
         if value.startswith("{") and "}" not in value:
-            first = number
-            parts = [value]
-            while number < len(lines):
-                parts.append(lines[number])
-                number += 1
-                if "}" in parts[-1]:
-                    break
-            else:
-                raise BadFile(
-                    f"{path} opens a brace for '{_shorten(key)}' in line {first} and never closes "
-                    "it; add the '}'"
-                )
-            value = "\n".join(parts).rstrip()
+            end = next((i for i in range(number, len(lines)) if "}" in lines[i]), None)
+            if end is None:
+                where = f"'{_shorten(key)}' in line {number}"
+                raise BadFile(f"{path} opens a brace for {where} and never closes it; add the '}}'")
+            value = "\n".join([value, *lines[number : end + 1]]).rstrip()
+            number = end + 1
         found[key] = value
     return found, notes
 
