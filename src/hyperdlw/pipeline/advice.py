@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from ..networks import files as store
 from ..solver import Problem, solve
 from ..weights import DEFAULT, estimate_noise_level, resolve
 from . import theory
-from .choose import Choice, choose_strength, estimate_rank
+from .choose import choose_strength, estimate_rank
 from .options import DEFAULT_MODEL
 from .prepare import Prepared, Range, prepare_cube
 
@@ -273,17 +274,25 @@ def advise(
     model = preferred(errors)
     network = partner[model]
     choice = choose_strength(
-        lambda s: models.build_model(model, y.shape, s), y, weights[network], seed=seed
+        partial(models.build_model, model, y.shape), y, weights[network], seed=seed
     )
     rank = estimate_rank(y, yardstick)
-    bands = inspect(ready, restored)
+    net = "trained with several models at once, it serves this one as well as any"
+    if network != DEFAULT:
+        u = apart[model][network]
+        net = f"the smallest divergence U = {u:.2g} from {model} of all networks"
     return Advice(
         network=network,
         model=model,
         rank=rank,
         strength=choice.strength,
-        reasons=_reasons(model, network, rank, choice, errors, apart),
-        bands=bands,
+        reasons={
+            "model": explain_model(model, errors),
+            "network": net,
+            "rank": f"{rank} spectral components are stronger than the noise",
+            "strength": f"{choice.reason} ({choice.rule})",
+        },
+        bands=inspect(ready, restored),
         skipped=ready.skipped,
         divergence=apart,
         held_out=errors,
@@ -305,29 +314,11 @@ def preferred(errors: dict[str, float]) -> str:
     return best
 
 
-def _reasons(
-    model: str,
-    network: str,
-    rank: int,
-    choice: Choice,
-    errors: dict[str, float],
-    apart: dict[str, dict[str, float]],
-) -> dict[str, str]:
-    usual = errors.get(DEFAULT_MODEL)
+def explain_model(model: str, errors: dict[str, float]) -> str:
+    """Why a model is recommended, in a sentence."""
     if model == DEFAULT_MODEL:
-        why = "the default; no other model predicts hidden voxels clearly better"
-    elif usual is None:
-        why = "it predicts hidden voxels best among the models asked for"
-    else:
-        gain = 100 * (1 - errors[model] / usual)
-        why = f"it predicts hidden voxels {gain:.0f} % better than the default {DEFAULT_MODEL}"
-    net = "trained with several models at once, it serves this one as well as any"
-    if network != DEFAULT:
-        u = apart[model][network]
-        net = f"the smallest divergence U = {u:.2g} from {model} of all networks"
-    return {
-        "model": why,
-        "network": net,
-        "rank": f"{rank} spectral components are stronger than the noise",
-        "strength": f"{choice.reason} ({choice.rule})",
-    }
+        return "the default; no other model predicts hidden voxels clearly better"
+    if DEFAULT_MODEL not in errors:
+        return "it predicts hidden voxels best among the models asked for"
+    gain = 100 * (1 - errors[model] / errors[DEFAULT_MODEL])
+    return f"it predicts hidden voxels {gain:.0f} % better than the default {DEFAULT_MODEL}"

@@ -289,6 +289,9 @@ class Chosen:
     rows: tuple[int, int] | None = None
 
 
+NOTHING = torch.empty(0)
+
+
 @dataclass
 class ImageRounds:
     """An image in memory, its weights, and the image restored so far."""
@@ -296,18 +299,12 @@ class ImageRounds:
     source: Source
     y: Tensor
     valid: Tensor
-    w: Tensor | None = None
+    weights: Tensor = NOTHING
     x: Tensor | None = None
 
     def weigh(self) -> None:
         """The weights, from the restored image where there is one."""
-        self.w = self.source(self.y, self.valid, self.x)
-
-    @property
-    def weights(self) -> Tensor:
-        """The weights, after ``weigh``."""
-        assert self.w is not None
-        return self.w
+        self.weights = self.source(self.y, self.valid, self.x)
 
     def problem(self, model: Model, seed: int = 0) -> Problem:
         """The model with this image and its weights."""

@@ -49,8 +49,8 @@ from .job import Band, Job, Reader
 from .journal import Executor, Journal, Serial, Watch, key_of, open_journal
 from .options import Options
 from .plan import Plan, ramp
-from .prepare import check_usable, explain_unusable, find_limits
-from .products import ArrayOutputs, FileOutputs, Pens
+from .prepare import explain_unusable, find_limits, select_usable
+from .products import ArrayOutputs, Pens, StripOutputs
 from .report import Bands, Counts, Outcome
 
 
@@ -70,12 +70,9 @@ def look_at_band(job: Job, good: NDArray[np.bool_], b: int) -> dict[str, object]
         return asdict(Band(count, why))
     band = Cube(np.where(ok, raw, np.float32(0)), ok)
     limits = find_limits(band, job.options.range)
-    unit = limits.to_unit(band.data)
-    known = unit[ok]
-    middle = np.median(known)
-    lo, hi = float(limits.lo[0]), float(limits.hi[0])
-    mean = float(known.mean(dtype=np.float64))
-    return asdict(Band(count, "", lo, hi, float(middle), mean))
+    known = limits.to_unit(band.data)[ok]
+    middle, mean = float(np.median(known)), float(known.mean(dtype=np.float64))
+    return asdict(Band(count, "", float(limits.lo[0]), float(limits.hi[0]), middle, mean))
 
 
 def scale_band(job: Job, b: int) -> None:
@@ -196,12 +193,7 @@ class InStrips:
     """The five verbs for a cube in strips."""
 
     def __init__(
-        self,
-        reader: Reader,
-        options: Options,
-        plan: Plan,
-        work: Journal,
-        outputs: ArrayOutputs | FileOutputs,
+        self, reader: Reader, options: Options, plan: Plan, work: Journal, outputs: StripOutputs
     ) -> None:
         self.reader, self.options, self.outputs = reader, options, outputs
         self.job, self.work = Job(work.folder, plan, options, reader.shape[0]), work
@@ -214,12 +206,10 @@ class InStrips:
         work.map("copy", copy, job.plan.strips, [job.raw], here=not reader.lazy)
         look = partial(look_at_band, job, reader.good_bands)
         every = [Band(**facts) for facts in work.map("look", look, range(job.stored))]
-        skipped = {b: f.why for b, f in enumerate(every) if f.why}
-        check_usable(np.array([not f.why for f in every]), skipped)
-        use = tuple(b for b in range(job.stored) if b not in skipped)
+        mask, skipped = select_usable([f.why for f in every])
+        use = tuple(np.flatnonzero(mask).tolist())
         plan = replace(job.plan, shape=(len(use), *job.plan.shape[1:]))
-        job = replace(job, plan=plan, use=use, bands=tuple(every[b] for b in use))
-        self.job = job
+        job = self.job = replace(job, plan=plan, use=use, bands=tuple(every[b] for b in use))
         work.map("scale", partial(scale_band, job), range(len(use)), [job.y])
         job.raw.path.unlink(missing_ok=True)
         return Bands(reader.shape, len(use), skipped)
@@ -330,11 +320,7 @@ class Workplace:
 
 @contextmanager
 def open_strips(
-    reader: Reader,
-    options: Options,
-    plan: Plan,
-    place: Workplace,
-    outputs: ArrayOutputs | FileOutputs,
+    reader: Reader, options: Options, plan: Plan, place: Workplace, outputs: StripOutputs
 ) -> Iterator[InStrips]:
     """The verbs for a cube in strips; the scratch files go at the end."""
     decides = {k: v for k, v in vars(options).items() if k not in ("source", *RESOURCES)}

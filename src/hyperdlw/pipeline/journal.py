@@ -32,26 +32,25 @@ from ..solver import DiskArray, damaged_scratch
 Watch = Callable[[str, int, int], None]
 """(stage, finished items, items)."""
 
+Task = Callable[[int], Any]
+Results = Iterator[tuple[int, Any]]
+
 
 class Executor(Protocol):
     """Calls a function with every item, here or elsewhere; yields (item, result) as they come."""
 
-    def run(
-        self, function: Callable[[int], Any], items: Iterable[int]
-    ) -> Iterator[tuple[int, Any]]: ...
+    def run(self, function: Task, items: Iterable[int]) -> Results: ...
 
 
 class Serial:
     """One after the other, in this process."""
 
-    def run(
-        self, function: Callable[[int], Any], items: Iterable[int]
-    ) -> Iterator[tuple[int, Any]]:
+    def run(self, function: Task, items: Iterable[int]) -> Results:
         for item in items:
             yield item, released(function, item)
 
 
-def released(function: Callable[[int], Any], item: int) -> Any:
+def released(function: Task, item: int) -> Any:
     """function(item), and then give back the memory it took.
 
     A problem and its functions refer to each other, so that only the collector ends them; and the
@@ -101,7 +100,7 @@ class Journal:
     def map(
         self,
         stage: str,
-        function: Callable[[int], Any],
+        function: Task,
         items: Sequence[int],
         makes: Sequence[DiskArray] = (),
         here: bool = False,
@@ -175,7 +174,9 @@ def read_journal(raw: bytes) -> tuple[str | None, dict[str, dict[int, Any]], int
 def key_of(facts: Any) -> str:
     """A hash of everything that decides the numbers."""
     text = json.dumps(facts, sort_keys=True, default=str)
-    return hashlib.sha256((text + _boot()).encode()).hexdigest()
+    with suppress(OSError):  # which start of the machine this is
+        text += Path("/proc/sys/kernel/random/boot_id").read_text()
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def folder_of(target: str | os.PathLike[str]) -> Path:
@@ -241,11 +242,3 @@ def _lock(file: IO[bytes], folder: Path) -> None:
         raise BadFile(
             f"another process is working on this output ({folder}); wait for it to end"
         ) from error
-
-
-def _boot() -> str:
-    """Which start of the machine this is."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text()
-    except OSError:  # pragma: no cover
-        return ""

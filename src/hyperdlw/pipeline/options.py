@@ -90,12 +90,7 @@ class Options:
     def build(self, shape: Sequence[int], strength: float = 1.0, rank: int | None = None) -> Model:
         """The model for an image (band, row, col), with the schedule that is asked for."""
         made = models.build_model(
-            self.model,
-            shape,
-            strength,
-            original=self.original,
-            rank=rank,
-            denoiser=self.denoiser,
+            self.model, shape, strength, original=self.original, rank=rank, denoiser=self.denoiser
         )
         return replace(made, schedule=choose_schedule(self.schedule, made.schedule))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -45,15 +45,8 @@ def find_limits(cube: Cube, range: Range) -> BandRange:
 
 def find_usable_bands(cube: Cube) -> tuple[NDArray[np.bool_], dict[int, str]]:
     """Which bands can be denoised, and why the others cannot (band number -> reason)."""
-    skipped: dict[int, str] = {}
-    for b, (band, ok) in enumerate(zip(cube.data, cube.valid, strict=True)):
-        why = explain_unusable(band, ok, bool(cube.good_bands[b]))
-        if why:
-            skipped[b] = why
-    use = np.ones(cube.bands, bool)
-    use[list(skipped)] = False
-    check_usable(use, skipped)
-    return use, skipped
+    planes = zip(cube.data, cube.valid, cube.good_bands, strict=True)
+    return select_usable([explain_unusable(band, ok, bool(good)) for band, ok, good in planes])
 
 
 def explain_unusable(band: NDArray[np.float32], ok: NDArray[np.bool_], good: bool) -> str:
@@ -65,11 +58,14 @@ def explain_unusable(band: NDArray[np.float32], ok: NDArray[np.bool_], good: boo
     return "constant" if band[ok].min() == band[ok].max() else ""
 
 
-def check_usable(use: NDArray[np.bool_], skipped: Mapping[int, str]) -> None:
-    """Refuse a cube without a band that can be denoised."""
+def select_usable(why: Sequence[str]) -> tuple[NDArray[np.bool_], dict[int, str]]:
+    """The same from the reasons of all bands; refuses a cube without a band that can be denoised."""
+    use = np.array([not text for text in why])
+    skipped = {b: text for b, text in enumerate(why) if text}
     if not use.any():
         reasons = ", ".join(sorted(set(skipped.values())))
         raise NothingToDenoise(f"none of the {len(use)} bands can be denoised ({reasons})")
+    return use, skipped
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,9 +92,8 @@ def prepare_cube(cube: Cube, range: Range = "auto") -> Prepared:
     for band, good in zip(unit, ok, strict=True):
         if not good.all():
             band[~good] = np.median(band[good])
-    return Prepared(
-        torch.from_numpy(np.ascontiguousarray(unit)), torch.from_numpy(ok), use, skipped, limits
-    )
+    y = torch.from_numpy(np.ascontiguousarray(unit))
+    return Prepared(y, torch.from_numpy(ok), use, skipped, limits)
 
 
 def put_back(cube: Cube, ready: Prepared, x: Tensor, fill: bool = False) -> Cube:

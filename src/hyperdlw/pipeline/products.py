@@ -67,8 +67,7 @@ class Outputs:
     @property
     def cubes(self) -> dict[str, str]:
         """The files of products that are cubes."""
-        places = {"weights": self.weights, "flags": self.flags}
-        return {key: path for key, path in places.items() if path is not None}
+        return {key: path for key in QUANTITIES if (path := vars(self)[key]) is not None}
 
     def check_formats(self, like: Cube) -> None:
         """Refuse formats that cannot hold the products of a cube."""
@@ -182,6 +181,9 @@ class FileOutputs(ExitStack):
     def _create(self, path: str, like: CubeReader, strip: int | None = None) -> io.CubeWriter:
         made = io.open_writer(path, like, overwrite=self.overwrite, strip=strip)
         return self.enter_context(made)
+
+
+StripOutputs = ArrayOutputs | FileOutputs
 
 
 def _write_flags(job: Job, file: CubeReader, out: io.CubeWriter) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DlwError, MissingDependency, OutOfResources
-from .journal import Executor, Serial, released
+from .journal import Executor, Results, Serial, Task, released
 
 RETRIES = 3
 """How often a tile is tried again when its worker dies."""
@@ -24,9 +24,7 @@ class Dask:
 
     client: Any
 
-    def run(
-        self, function: Callable[[int], Any], items: Iterable[int]
-    ) -> Iterator[tuple[int, Any]]:
+    def run(self, function: Task, items: Iterable[int]) -> Results:
         waiting = list(items)
         for _ in range(RETRIES):
             for item, result in self._tried(function, waiting):
@@ -36,9 +34,7 @@ class Dask:
                 return
         raise _brought_down()
 
-    def _tried(
-        self, function: Callable[[int], Any], items: Sequence[int]
-    ) -> Iterator[tuple[int, Any]]:
+    def _tried(self, function: Task, items: Sequence[int]) -> Results:
         """The same, without the items whose function was lost with all the workers that had it."""
         from concurrent.futures import CancelledError
 
@@ -70,7 +66,7 @@ class Dask:
             self.client.cancel(list(tasks))
 
 
-def _call(function: Callable[[int], Any], item: int) -> Any:
+def _call(function: Task, item: int) -> Any:
     import torch
 
     torch.set_num_threads(1)
