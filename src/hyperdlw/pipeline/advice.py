@@ -107,15 +107,11 @@ def dead_lines(
     More than nine tenths of the steps along the line are 0, which noise never does. Lines of
     which less than half was measured are left out, and so are bands that are flat anyhow.
     """
-    along = 3 - axis
-    step = np.diff(y, axis=along) == 0
-    known = np.minimum(
-        np.take(valid, range(1, y.shape[along]), along),
-        np.take(valid, range(y.shape[along] - 1), along),
-    )
-    count = known.sum(along)
-    still = (step & known).sum(along) / np.maximum(count, 1)
-    found = (still > 0.9) & (2 * count >= step.shape[along])
+    y, valid = np.moveaxis(y, 3 - axis, 2), np.moveaxis(valid, 3 - axis, 2)
+    known = valid[..., 1:] & valid[..., :-1]
+    count = known.sum(2)
+    still = ((np.diff(y) == 0) & known).sum(2) / np.maximum(count, 1)
+    found = (still > 0.9) & (2 * count >= known.shape[2])
     flat = found.mean(1, keepdims=True) > 0.5
     return np.asarray(found & ~flat)
 
@@ -156,34 +152,24 @@ def inspect(ready: Prepared, restored: Tensor) -> tuple[BandAdvice, ...]:
     y, valid = ready.y.numpy(), ready.valid.numpy()
     residual = np.where(valid, y - restored.numpy(), 0.0)
     sigma = estimate_noise_level(ready.y, ready.valid).numpy()
-    lines: dict[tuple[str, int], NDArray[np.bool_]] = {}
-    for axis in (1, 2):
-        lines["dead", axis] = dead_lines(y, valid, axis)
-        lines["striped", axis] = striped_lines(residual, lines["dead", axis], axis)
-    share = impulse_share(residual, lines["dead", 2] | lines["striped", 2])
+    lines = {"dead_rows": dead_lines(y, valid, 1), "dead": dead_lines(y, valid, 2)}
+    lines["striped_rows"] = striped_lines(residual, lines["dead_rows"], 1)
+    lines["striped"] = striped_lines(residual, lines["dead"], 2)
+    share = impulse_share(residual, lines["dead"] | lines["striped"])
     usual = float(np.median(sigma))
     found = []
     for i, band in enumerate(np.flatnonzero(ready.use)):
         at = {k: tuple(int(c) for c in np.flatnonzero(v[i])) for k, v in lines.items()}
-        broken = len(at["dead", 2]) / y.shape[2]
+        broken = len(at["dead"]) / y.shape[2]
         faults = {
             "no signal above the noise": sigma[i] > 0.5,
             f"{sigma[i] / usual:.1f} times the usual noise": sigma[i] > 2.5 * usual,
             f"{100 * share[i]:.0f} % impulses": share[i] > 0.25,
             f"{100 * broken:.0f} % dead columns": broken > 0.25,
         }
-        found.append(
-            BandAdvice(
-                band=int(band),
-                sigma=float(sigma[i]),
-                impulses=float(share[i]),
-                dead=at["dead", 2],
-                striped=at["striped", 2],
-                dead_rows=at["dead", 1],
-                striped_rows=at["striped", 1],
-                bad=", ".join(text for text, holds in faults.items() if holds),
-            )
-        )
+        bad = ", ".join(text for text, holds in faults.items() if holds)
+        level, impulses = float(sigma[i]), float(share[i])
+        found.append(BandAdvice(int(band), level, impulses, bad=bad, **at))
     return tuple(found)
 
 

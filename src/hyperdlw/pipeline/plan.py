@@ -121,10 +121,8 @@ def count_copies(model: Model) -> int:
 
 def count_state_images(model: Model) -> int:
     """Float32 images of a state on disk."""
-    images = 3 if model.central is None else 1
-    for t in model.terms:
-        images += 2 * max(1, len(t.operator.axes)) + (2 if t.reach else 0)
-    return images
+    held = (2 * max(1, len(t.operator.axes)) + (2 if t.reach else 0) for t in model.terms)
+    return (3 if model.central is None else 1) + sum(held)
 
 
 def find_way(model: Model) -> tuple[Way, int, bool]:

@@ -84,10 +84,8 @@ class Outputs:
         if self.picture is not None:
             step = max(1, -(-max(result.noisy.shape[1:]) // SMALL))
             cut = np.s_[:, ::step, ::step]
-            before, after = (
-                replace(c, data=c.data[cut], valid=c.valid[cut])
-                for c in (result.noisy, result.cube)
-            )
+            both = (result.noisy, result.cube)
+            before, after = (replace(c, data=c.data[cut], valid=c.valid[cut]) for c in both)
             draw_quicklook(before, after, result.weights[cut], self.picture, overwrite=overwrite)
 
     def save_report(self, report: Report, overwrite: bool) -> None:
@@ -264,9 +262,8 @@ def flag_result(result: Result, range: Range) -> NDArray[np.uint8]:
     """Flags of all bands of a cube that was denoised in memory."""
     noisy = result.noisy
     ready = prepare_cube(noisy, range)
-    top = largest_stored(noisy.encoding)
+    top, use = largest_stored(noisy.encoding), ready.use
     found = flag_voxels(noisy.data, noisy.valid, top=top)
-    use = ready.use
     restored = ready.limits.to_unit(result.cube.data)[use]
     found[use] = flag_voxels(noisy.data[use], noisy.valid[use], ready.y.numpy(), restored, top)
     return found
@@ -370,8 +367,7 @@ def whitened(
         raise BadInput("no voxel has any weight, so there is nothing to look at")
     z = np.where(known, np.sqrt(w, dtype=np.float64) * (noisy - restored), 0.0)
     c = float(np.median(np.square(z[known]))) / 0.4549
-    out: NDArray[np.float64] = z / np.sqrt(max(c, 1e-30))
-    return out
+    return np.asarray(z / np.sqrt(max(c, 1e-30)))
 
 
 def neighbours(z: NDArray[np.float64], known: NDArray[np.bool_], axis: int) -> float:

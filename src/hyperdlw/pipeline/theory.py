@@ -217,11 +217,10 @@ def training_bound(
 
     R <= training error + sqrt(2 pi) L G + 3 B_l sqrt(log(2/delta) / (2 N)) .
 
-    The uniform deviation of a loss in [0, B_l] is at most twice its Rademacher complexity plus
-    3 B_l sqrt(log(2/delta) / 2N) (Bartlett, Mendelson 2002); sqrt(pi/2) times the Gaussian
-    complexity bounds the Rademacher one, and L contracts the loss. In print the root holds
-    log(delta/2), which is negative, and B where B_l is meant. Two deviations are used in the proof,
-    the one of the trained and the one of the best network, so each gets half of delta.
+    The uniform deviation of a loss in [0, B_l] is at most twice its Rademacher complexity plus the
+    last term (Bartlett, Mendelson 2002); sqrt(pi/2) times the Gaussian complexity bounds the
+    Rademacher one, and L contracts the loss. In print the root holds log(delta/2), which is negative.
+    The proof uses two deviations, of the trained and of the best network: each gets half of delta.
 
     Args:
         complexity: :func:`gaussian_complexity` of the networks on the training images.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from ..errors import DlwError, MissingDependency, OutOfResources
@@ -36,20 +38,16 @@ class Dask:
 
     def _tried(self, function: Task, items: Sequence[int]) -> Results:
         """The same, without the items whose function was lost with all the workers that had it."""
-        from concurrent.futures import CancelledError
-
-        from distributed import as_completed as finished
-
-        as_completed: Any = finished
         if not items:
             return
+        distributed: Any = import_module("distributed")
         try:
             (held,) = self.client.scatter([function], broadcast=True, hash=False)
         except OSError:  # a worker went away meanwhile, or there is none at the moment
             return
         tasks = {self.client.submit(_call, held, i, pure=False, retries=RETRIES): i for i in items}
         try:
-            for future in as_completed(list(tasks)):
+            for future in distributed.as_completed(list(tasks)):
                 item = tasks.pop(future)
                 try:
                     result = future.result()
@@ -87,17 +85,15 @@ def open_executor(workers: int | None = None, scheduler: str | None = None) -> I
         yield Serial()
         return
     try:
-        import dask
-        import distributed
+        dask: Any = import_module("dask")
+        distributed: Any = import_module("distributed")
     except ImportError as error:
         raise MissingDependency(
             "workers need extra packages; install them with: pip install 'hyperdlw[scale]'"
         ) from error
-    Client: Any = distributed.Client
-    LocalCluster: Any = distributed.LocalCluster
     if scheduler is not None:
         try:
-            client = Client(scheduler, timeout="10s")
+            client = distributed.Client(scheduler, timeout="10s")
         except (OSError, ValueError, TimeoutError) as error:
             raise DlwError(
                 f"there is no Dask scheduler at {scheduler}; check the address"
@@ -108,9 +104,9 @@ def open_executor(workers: int | None = None, scheduler: str | None = None) -> I
     with (
         # On a busy machine the successor of a dead process may take a while to start.
         dask.config.set({"distributed.deploy.lost-worker-timeout": "10 minutes"}),
-        LocalCluster(
+        distributed.LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None
         ) as cluster,
-        Client(cluster) as client,
+        distributed.Client(cluster) as client,
     ):
         yield Dask(client)
