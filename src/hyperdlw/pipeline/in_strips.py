@@ -20,7 +20,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -46,12 +46,13 @@ from ..solver import (
 from ..weights import FLOOR, Source, find_scale, rescale_weights, sum_weights
 from .choose import Chosen, ImageRounds, choice_rows, choose_settings
 from .job import Band, Job, Reader
-from .journal import Executor, Journal, Serial, Watch, key_of, open_journal
+from .journal import Journal, Serial, Watch, key_of, open_journal
 from .options import Options
 from .plan import Plan, ramp
 from .prepare import explain_unusable, find_limits, select_usable
 from .products import ArrayOutputs, Pens, StripOutputs
-from .report import Bands, Counts, Outcome
+from .report import Counts, Outcome
+from .workers import open_executor
 
 
 def copy_strip(job: Job, reader: Reader, i: int) -> None:
@@ -199,8 +200,8 @@ class InStrips:
         self.job, self.work = Job(work.folder, plan, options, reader.shape[0]), work
         self.resumed = work.resumed
 
-    def prepare(self) -> Bands:
-        """Copy, look at the bands and scale those that can be used."""
+    def prepare(self) -> dict[int, str]:
+        """Copy, look at the bands and scale those that can be used; returns why others cannot."""
         job, work, reader = self.job, self.work, self.reader
         copy = partial(copy_strip, job, reader)
         work.map("copy", copy, job.plan.strips, [job.raw], here=not reader.lazy)
@@ -212,7 +213,7 @@ class InStrips:
         job = self.job = replace(job, plan=plan, use=use, bands=tuple(every[b] for b in use))
         work.map("scale", partial(scale_band, job), range(len(use)), [job.y])
         job.raw.path.unlink(missing_ok=True)
-        return Bands(reader.shape, len(use), skipped)
+        return skipped
 
     def weigh(self) -> None:
         """The weights, from the restored image where there is one."""
@@ -303,36 +304,35 @@ class InStrips:
         return Counts(invalid, low, job.measured, clipped)
 
 
-@dataclass(frozen=True)
-class Workplace:
-    """Where a run in strips keeps its files, and who does the work.
-
-    Attributes:
-        identity: what tells this input from others; a run with the same one is resumed.
-        watch: told of every finished item.
-    """
-
-    folder: Path
-    executor: Executor = field(default_factory=Serial)
-    watch: Watch | None = None
-    identity: object = None
-
-
 @contextmanager
 def open_strips(
-    reader: Reader, options: Options, plan: Plan, place: Workplace, outputs: StripOutputs
+    reader: Reader,
+    options: Options,
+    plan: Plan,
+    outputs: StripOutputs,
+    folder: Path,
+    watch: Watch | None = None,
 ) -> Iterator[InStrips]:
-    """The verbs for a cube in strips; the scratch files go at the end."""
+    """The verbs for a cube in strips.
+
+    Args:
+        folder: for scratch files, which go at the end. If the run is cut short, the next one with the
+            same file and options goes on where it was.
+        watch: told of every finished item.
+    """
     decides = {k: v for k, v in vars(options).items() if k not in ("source", *RESOURCES)}
     facts = {
-        "input": place.identity,
+        "input": identify_file(reader) if isinstance(reader, CubeReader) else None,
         "plan": asdict(plan),
         "options": decides | {"weights": [options.source.name, options.source.digest]},
         "networks": options.networks,
         "versions": [__version__, torch.__version__],
     }
-    with open_journal(place.folder, key_of(facts), plan.disk) as journal:
-        journal.executor, journal.watch = place.executor, place.watch
+    with (
+        open_executor(options.workers, options.scheduler) as executor,
+        open_journal(folder, key_of(facts), plan.disk) as journal,
+    ):
+        journal.executor, journal.watch = executor, watch
         yield InStrips(reader, options, plan, journal, outputs)
 
 

@@ -92,7 +92,13 @@ class Options:
         made = models.build_model(
             self.model, shape, strength, original=self.original, rank=rank, denoiser=self.denoiser
         )
-        return replace(made, schedule=choose_schedule(self.schedule, made.schedule))
+        if isinstance(self.schedule, Schedule):
+            return replace(made, schedule=self.schedule)
+        return (
+            replace(made, schedule=made.schedule.converged())
+            if self.schedule == "converged"
+            else made
+        )
 
     def build_sketch(self, shape: Sequence[int]) -> Model:
         """The model as far as it is known before the cube is read: for plans."""
@@ -140,8 +146,11 @@ def check_options(
             raise BadOption(f"strength must be a number or 'auto', not '{strength}'")
     elif not (strength > 0 and math.isfinite(strength)):
         raise BadOption(f"strength must be positive (1 is the published setting), not {strength}")
-    if not isinstance(options.schedule, Schedule):
-        choose_schedule(options.schedule, Schedule(1, 1.0))
+    if not isinstance(options.schedule, Schedule) and options.schedule not in (
+        "paper",
+        "converged",
+    ):
+        raise BadOption(f"schedule must be 'paper' or 'converged', not '{options.schedule}'")
     check_range(options.range)
     if options.workers is not None and options.workers < 1:
         raise BadOption(f"there must be at least one worker, not {options.workers}")
@@ -152,17 +161,6 @@ def check_options(
             f"the model '{model}' works on the whole cube, not on tiles, so it has no use for workers"
         )
     return options
-
-
-def choose_schedule(wanted: ScheduleName | Schedule, paper: Schedule) -> Schedule:
-    """The schedule a user means."""
-    if isinstance(wanted, Schedule):
-        return wanted
-    if wanted == "paper":
-        return paper
-    if wanted == "converged":
-        return paper.converged()
-    raise BadOption(f"schedule must be 'paper' or 'converged', not '{wanted}'")
 
 
 def parse_memory(text: Memory) -> int | None:

@@ -31,7 +31,7 @@ Way = Literal["whole", "strips", "blended"]
 BASE = 340 * 2**20
 """Bytes of an idle process: Python, torch and its libraries."""
 NETWORK = 320 * 2**20
-"""Bytes of a network at work on one of its own tiles (see ``weighting.TILE_BYTES``)."""
+"""Bytes of a network at work on one of its own tiles (see ``TILE_BYTES`` of the weights)."""
 RESERVE = 32 * 2**20
 """Bytes for everything that is not counted."""
 HALO = 32

@@ -79,15 +79,6 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Bands:
-    """The bands of a cube: how many are used, and why others are not."""
-
-    shape: tuple[int, int, int]
-    bands_used: int
-    bands_skipped: dict[int, str]
-
-
-@dataclass(frozen=True)
 class Outcome:
     """How a solve ended."""
 
@@ -110,7 +101,7 @@ class Counts:
 def make_report(
     options: Options,
     plan: Plan,
-    bands: Bands,
+    skipped: dict[int, str],
     chosen: Chosen,
     outcome: Outcome,
     counts: Counts,
@@ -120,6 +111,7 @@ def make_report(
     """The report of a run, in memory or in strips.
 
     Args:
+        skipped: bands that are not used, with the reason.
         resumed: items of work that an earlier run had done, for strips.
     """
     span = options.range
@@ -131,7 +123,9 @@ def make_report(
         weights=options.source.name,
         networks=options.networks,
         schedule=asdict(outcome.model.schedule),
-        **vars(bands),
+        shape=plan.shape,
+        bands_used=plan.shape[0] - len(skipped),
+        bands_skipped=skipped,
         invalid_voxels=counts.invalid,
         range=span if isinstance(span, str) else f"{span[0]:g} to {span[1]:g}",
         steps=outcome.steps,

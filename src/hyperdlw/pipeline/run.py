@@ -27,15 +27,14 @@ from ..testbed import Truth
 from ..weights import DEFAULT, Spec, resolve
 from .advice import advise
 from .choose import Chosen, ImageRounds, choice_rows, choose_settings
-from .in_strips import InStrips, Workplace, identify_file, open_strips
+from .in_strips import InStrips, open_strips
 from .job import MemoryReader
 from .journal import folder_of
 from .options import Options, Settings, check_options
 from .plan import Plan, check_advice, plan_run
 from .prepare import Range, prepare_cube, put_back
 from .products import ArrayOutputs, FileOutputs, Outputs
-from .report import Bands, Counts, Outcome, Report, Result, make_report
-from .workers import open_executor
+from .report import Counts, Outcome, Report, Result, make_report
 
 NO_OUTPUTS = Outputs()
 AS_STORED = io.ReadOptions()
@@ -58,12 +57,12 @@ class InMemory:
         self.cube = noisy
         self.weights: NDArray[np.float32] = np.zeros(0, np.float32)
 
-    def prepare(self) -> Bands:
-        """Scale to the unit interval, leave unusable bands out, fill gaps."""
+    def prepare(self) -> dict[int, str]:
+        """Scale to the unit interval and fill gaps; returns why bands are left out."""
         ready = self.ready = prepare_cube(self.noisy, self.options.range)
         source = self.options.source.on_bands(ready.use)
         self.image = ImageRounds(source, ready.y, ready.valid)
-        return Bands(self.noisy.shape, int(ready.use.sum()), ready.skipped)
+        return ready.skipped
 
     def weigh(self) -> None:
         """The weights, from the restored image where there is one."""
@@ -115,7 +114,7 @@ def run_way(way: InMemory | InStrips, options: Options, plan: Plan, strict: bool
         spent[stage] += time.perf_counter() - start
         return found
 
-    bands = clock("prepare", way.prepare)
+    skipped = clock("prepare", way.prepare)
     clock("weights", way.weigh)
     chosen = clock("choose", way.choose)
     for _ in range(options.source.rounds - 1):
@@ -124,7 +123,7 @@ def run_way(way: InMemory | InStrips, options: Options, plan: Plan, strict: bool
     outcome = clock("solve", way.solve)
     counts = clock("write", way.restore if outcome.converged or not strict else Counts)
     spent["total"] = time.perf_counter() - begin
-    return make_report(options, plan, bands, chosen, outcome, counts, spent, way.resumed)
+    return make_report(options, plan, skipped, chosen, outcome, counts, spent, way.resumed)
 
 
 def denoise(
@@ -185,12 +184,9 @@ def denoise(
         report = run_way(way, options, plan)
         return Result(way.cube, way.weights, report, noisy)
     arrays = ArrayOutputs(noisy)
-    with (
-        TemporaryDirectory(prefix="hyperdlw-") as folder,
-        open_executor(options.workers, options.scheduler) as executor,
-    ):
-        place = Workplace(Path(folder) / "strips", executor)
-        with open_strips(MemoryReader(noisy), options, plan, place, arrays) as strips:
+    with TemporaryDirectory(prefix="hyperdlw-") as folder:
+        place = Path(folder) / "strips"
+        with open_strips(MemoryReader(noisy), options, plan, arrays, place) as strips:
             report = run_way(strips, options, plan)
     return Result(arrays.cube, arrays.weights, replace(report, clipped_voxels=None), noisy)
 
@@ -259,10 +255,8 @@ def denoise_file(
             files = stack.enter_context(
                 FileOutputs(reader, target, outputs, overwrite, plan.height)
             )
-            who = stack.enter_context(open_executor(options.workers, options.scheduler))
-            hear = None if progress is None else progress.item_done
-            place = Workplace(folder_of(target), who, hear, identify_file(reader))
-            with open_strips(reader, options, plan, place, files) as strips:
+            watch = None if progress is None else progress.item_done
+            with open_strips(reader, options, plan, files, folder_of(target), watch) as strips:
                 report = run_way(strips, options, plan, strict)
         else:
             cube = reader.read_cube()

@@ -183,16 +183,13 @@ def lipschitz(eps: float, largest: float | None = None) -> float:
 def gaussian_complexity(
     outputs: Sequence[Tensor], generator: torch.Generator, draws: int = 200
 ) -> float:
-    """Empirical Gaussian complexity of a finite set of functions, by Monte Carlo.
+    """Gaussian complexity E_g max_f 1/N sum_i <g_i, f(Y_i)> of a finite set of functions, by Monte Carlo.
 
-    G = E_g  max_f  1/N sum_i <g_i, f(Y_i)>, g standard normal.
+    A single function has complexity 0; K functions at most max_f ||f||_2 sqrt(2 log K) / N (Massart).
 
     Args:
         outputs: f(Y_i) of every function, (function, sample, ...).
-        draws: number of Gaussian draws; the error falls as 1 / sqrt(draws).
-
-    A single function has complexity 0 in expectation; K functions at most
-    max_f ||f||_2 sqrt(2 log K) / N (Massart).
+        draws: of the standard normal g; the error falls as 1 / sqrt(draws).
     """
     values = torch.stack(tuple(outputs))
     if values.dim() < 2:
@@ -239,12 +236,8 @@ def training_bound(
 
 
 def generalisation_bound(source_bound: float, mean_divergence: float) -> float:
-    """Expected loss of the target models: that of the source models plus the mean of U.
+    """Expected loss of the target models: R_T <= R_S + E U(x, y).
 
-    R_T <= R_S + E U(x, y): (a) + (d) of the proof, with the corrected Lemma 3 for (d).
-
-    Args:
-        source_bound: :func:`training_bound`, or a measured loss of the source models.
-        mean_divergence: mean of :func:`divergence` over images.
+    R_S is :func:`training_bound` or a measured loss, E U the mean of :func:`divergence` over images.
     """
     return source_bound + mean_divergence
