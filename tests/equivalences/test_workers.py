@@ -21,7 +21,7 @@ from hyperdlw.cube import Cube, Encoding
 from hyperdlw.errors import DlwError, MissingDependency
 from hyperdlw.pipeline import Outputs, denoise_file
 from hyperdlw.pipeline import run as running
-from hyperdlw.pipeline.workers import Dask, open_executor
+from hyperdlw.pipeline.journal import Dask, open_executor
 from hyperdlw.testbed import scenes
 
 pytest.importorskip("distributed")

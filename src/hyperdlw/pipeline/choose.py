@@ -1,11 +1,8 @@
 """Strength and rank from the data: strength="auto" and rank="auto".
 
-Both are chosen on the same rows of a cube whether it is worked on in memory or in strips
-(:func:`choice_rows`), with the same function (:func:`choose_settings`).
-
-The strength minimises an unbiased estimate of the risk.
-
-With noise of variance c / w_i at voxel i, the weighted risk of a restored image x(y) is
+Both are chosen on the same rows of a cube in memory and in strips (:func:`choice_rows`). The strength
+minimises an unbiased estimate of the risk. With noise of variance c / w_i at voxel i, the weighted risk
+of a restored image x(y) is
 
     1/M sum w_i (x_i - clean_i)^2  =  1/M sum w_i (y_i - x_i)^2 - c + 2 c/M sum dx_i/dy_i
 
@@ -319,10 +316,8 @@ class ImageRounds:
 def choose_settings(options: Options, rows: slice, read: Callable[[], ImageRounds]) -> Chosen:
     """Strength and rank: as given, or from some rows of the image and their weights.
 
-    Weights that follow the restored image are those of the last round at strength 1.
-
-    Args:
-        read: gives these rows, if they are needed.
+    ``read`` gives these rows, if they are needed. Weights that follow the restored image are those of
+    the last round at strength 1.
     """
     strength, rank = options.strength, options.rank
     if strength != "auto" and rank != "auto":

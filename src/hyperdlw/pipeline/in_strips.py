@@ -46,13 +46,12 @@ from ..solver import (
 from ..weights import FLOOR, Source, find_scale, rescale_weights, sum_weights
 from .choose import Chosen, ImageRounds, choice_rows, choose_settings
 from .job import Band, Job, Reader
-from .journal import Journal, Serial, Watch, key_of, open_journal
+from .journal import Journal, Serial, Watch, key_of, open_executor, open_journal
 from .options import Options
 from .plan import Plan, ramp
 from .prepare import explain_unusable, find_limits, select_usable
 from .products import ArrayOutputs, Pens, StripOutputs
 from .report import Counts, Outcome
-from .workers import open_executor
 
 
 def copy_strip(job: Job, reader: Reader, i: int) -> None:

@@ -20,12 +20,16 @@ import shutil
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from ..errors import BadFile, OutOfResources
+import torch
+
+from ..errors import BadFile, DlwError, MissingDependency, OutOfResources
 from ..io import check_disk, format_size
 from ..solver import DiskArray, damaged_scratch
 
@@ -53,9 +57,8 @@ class Serial:
 def released(function: Task, item: int) -> Any:
     """function(item), and then give back the memory it took.
 
-    A problem and its functions refer to each other, so that only the collector ends them; and the
-    C library keeps what was freed in pieces unless it is told not to. Telling it after every small
-    item would cost more than the work, because the next item needs the same pages again.
+    A problem and its functions refer to each other, so that only the collector ends them, and the C
+    library keeps what was freed. Telling it to trim after every small item would cost too much.
     """
     try:
         return function(item)
@@ -189,10 +192,7 @@ def folder_of(target: str | os.PathLike[str]) -> Path:
 def open_journal(folder: Path, key: str, needed: int) -> Iterator[Journal]:
     """The folder of a run and its journal; removed at the end or by Ctrl-C, else kept.
 
-    Args:
-        folder: see :func:`folder_of`.
-        key: of the run; what an earlier run with another key left is thrown away.
-        needed: bytes on disk.
+    What an earlier run with another key left is thrown away; ``needed`` are bytes on disk.
     """
     folder.mkdir(exist_ok=True)
     with open(folder / "journal", "ab+", buffering=0) as file:
@@ -242,3 +242,103 @@ def _lock(file: IO[bytes], folder: Path) -> None:
         raise BadFile(
             f"another process is working on this output ({folder}); wait for it to end"
         ) from error
+
+
+# --- workers: this process, processes of this machine, or a Dask cluster
+
+RETRIES = 3
+"""How often a tile is tried again when its worker dies."""
+
+
+@dataclass(frozen=True)
+class Dask:
+    """A Dask cluster. All workers must see the scratch folder and the input under the same names.
+
+    A worker that dies costs the tiles it was working on: what it had finished is forgotten by the
+    cluster as soon as it is known here, and the files it wrote stay.
+    """
+
+    client: Any
+
+    def run(self, function: Task, items: Iterable[int]) -> Results:
+        waiting = list(items)
+        for _ in range(RETRIES):
+            for item, result in self._tried(function, waiting):
+                waiting.remove(item)
+                yield item, result
+            if not waiting:
+                return
+        raise _brought_down()
+
+    def _tried(self, function: Task, items: Sequence[int]) -> Results:
+        """The same, without the items whose function was lost with all the workers that had it."""
+        if not items:
+            return
+        distributed: Any = import_module("distributed")
+        try:
+            (held,) = self.client.scatter([function], broadcast=True, hash=False)
+        except OSError:  # a worker went away meanwhile, or there is none at the moment
+            return
+        tasks = {self.client.submit(_call, held, i, pure=False, retries=RETRIES): i for i in items}
+        try:
+            for future in distributed.as_completed(list(tasks)):
+                item = tasks.pop(future)
+                try:
+                    result = future.result()
+                except CancelledError:
+                    continue
+                except Exception as error:
+                    if type(error).__name__ == "KilledWorker":
+                        raise _brought_down() from error
+                    raise
+                # The cluster computes again whatever is lost and wanted: this is wanted no longer.
+                future.release()
+                yield item, result
+        finally:
+            self.client.cancel(list(tasks))
+
+
+def _call(function: Task, item: int) -> Any:
+    torch.set_num_threads(1)
+    return released(function, item)
+
+
+def _brought_down() -> OutOfResources:
+    return OutOfResources(
+        "a tile brought several workers down, most likely by its memory; "
+        "give a smaller --memory or fewer --workers"
+    )
+
+
+@contextmanager
+def open_executor(workers: int | None = None, scheduler: str | None = None) -> Iterator[Executor]:
+    """The executor for ``--workers`` and ``--scheduler``; serial without them."""
+    if workers is None and scheduler is None:
+        yield Serial()
+        return
+    try:
+        dask: Any = import_module("dask")
+        distributed: Any = import_module("distributed")
+    except ImportError as error:
+        raise MissingDependency(
+            "workers need extra packages; install them with: pip install 'hyperdlw[scale]'"
+        ) from error
+    if scheduler is not None:
+        try:
+            client = distributed.Client(scheduler, timeout="10s")
+        except (OSError, ValueError, TimeoutError) as error:
+            raise DlwError(
+                f"there is no Dask scheduler at {scheduler}; check the address"
+            ) from error
+        with client:
+            yield Dask(client)
+        return
+    with (
+        # On a busy machine the successor of a dead process may take a while to start.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "10 minutes"}),
+        distributed.LocalCluster(
+            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield Dask(client)

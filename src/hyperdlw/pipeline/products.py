@@ -121,11 +121,7 @@ class ArrayOutputs:
 
 @dataclass(frozen=True)
 class Pens:
-    """What writes strips into files.
-
-    Attributes:
-        shared: whether other processes may write, too, each its own strips.
-    """
+    """What writes strips into files; ``shared``: other processes may write, too, each its own strips."""
 
     cube: io.WindowWriter
     weights: io.WindowWriter | None
@@ -140,11 +136,7 @@ class Pens:
 
 
 class FileOutputs(ExitStack):
-    """The outputs of a run in strips, in files that appear when they are complete.
-
-    Args:
-        strip: rows that are written together.
-    """
+    """The outputs of a run in strips (rows written together), in files that appear when complete."""
 
     def __init__(
         self, reader: CubeReader, target: str, outputs: Outputs, overwrite: bool, strip: int

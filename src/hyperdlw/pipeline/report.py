@@ -108,12 +108,7 @@ def make_report(
     seconds: Mapping[str, float],
     resumed: int | None = None,
 ) -> Report:
-    """The report of a run, in memory or in strips.
-
-    Args:
-        skipped: bands that are not used, with the reason.
-        resumed: items of work that an earlier run had done, for strips.
-    """
+    """The report of a run; ``resumed`` are the items that an earlier run had done, for strips."""
     span = options.range
     return Report(
         model=options.model,

@@ -86,9 +86,8 @@ class InMemory:
 
     def restore(self) -> Counts:
         """The image in the units of the cube, beside what took no part."""
-        image, ready, noisy = self.image, self.ready, self.noisy
+        image, ready, noisy, w = self.image, self.ready, self.noisy, self.image.weights
         assert image.x is not None
-        w = image.weights
         self.cube = put_back(noisy, ready, image.x, self.options.fill)
         self.weights = np.zeros(noisy.shape, np.float32)
         self.weights[ready.use] = w.numpy()
@@ -102,8 +101,7 @@ T = TypeVar("T")
 def run_way(way: InMemory | InStrips, options: Options, plan: Plan, strict: bool = False) -> Report:
     """The five verbs in turn, as many rounds of image and weights as the source asks for.
 
-    Args:
-        strict: hand nothing over if the solver does not converge.
+    A strict run hands nothing over if the solver does not converge.
     """
     begin = time.perf_counter()
     spent: dict[str, float] = defaultdict(float)

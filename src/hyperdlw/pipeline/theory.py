@@ -93,10 +93,7 @@ def _mean(items: Sequence[Tensor]) -> Tensor:
 def gap(source: Sequence[Tensor], target: Sequence[Tensor], weight: Tensor, noise: Tensor) -> float:
     """The left side of Lemma 3: |mean_S loss - mean_T loss|, equation (*) of this module.
 
-    Args:
-        source: gradients of the source regularisers; ``target``: of the target regularisers.
-        weight: h = sqrt(w), the paper's W.
-        noise: y - clean.
+    Source and target are gradients of regularisers, weight is h = sqrt(w), noise is y - clean.
     """
     h2 = weight**2
     first = -2.0 * (noise * (_mean(source) - _mean(target)) / h2).sum()

@@ -114,12 +114,9 @@ class SourceEntry(Entry):
 
 def _make_entry(name: str, given: Source | Callable[..., Source]) -> SourceEntry:
     """From a subclass of Source, a function that makes a source, or a source."""
-    made = isinstance(given, Source)
     build = (lambda: given) if isinstance(given, Source) else given
-    doc = inspect.getdoc(type(given) if made else given) or ""
-    takes = frozenset(
-        {"truth"} if not made and "truth" in inspect.signature(build).parameters else ()
-    )
+    doc = inspect.getdoc(type(given) if isinstance(given, Source) else given) or ""
+    takes = frozenset({"truth"} & set(inspect.signature(build).parameters))
     kind = "network" if name in store.list_networks() else "formula"
     summary = (doc.splitlines() or [""])[0] if kind == "formula" else ""
     return SourceEntry(name, build, kind, takes, summary)
@@ -174,7 +171,7 @@ def resolve(spec: Spec, truth: Truth | None = None) -> Source:
     if isinstance(spec, Source):
         return spec
     if isinstance(spec, np.ndarray):
-        return Given(torch.as_tensor(np.ascontiguousarray(spec, np.float32)))
+        spec = torch.as_tensor(np.ascontiguousarray(spec, np.float32))
     if isinstance(spec, Tensor):
         return Given(spec)
     if isinstance(spec, Path):
