@@ -20,7 +20,7 @@ from hyperdlw import io, models
 from hyperdlw.errors import BadFile
 from hyperdlw.networks.dlwnet import DLWnet3d
 from hyperdlw.pipeline import Report, denoise_file
-from hyperdlw.pipeline import run as running
+from hyperdlw.pipeline import in_strips as running
 from hyperdlw.pipeline.journal import (
     Serial,
     folder_of,

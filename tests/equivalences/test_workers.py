@@ -20,7 +20,7 @@ from hyperdlw import io, models
 from hyperdlw.cube import Cube, Encoding
 from hyperdlw.errors import DlwError, MissingDependency
 from hyperdlw.pipeline import Outputs, denoise_file
-from hyperdlw.pipeline import run as running
+from hyperdlw.pipeline import in_strips as running
 from hyperdlw.pipeline.journal import Dask, open_executor
 from hyperdlw.testbed import scenes
 

@@ -138,10 +138,7 @@ def far_off(residual: NDArray[np.floating]) -> NDArray[np.bool_]:
 
 
 def impulse_share(residual: NDArray[np.floating], lines: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Share of the voxels of every band that are far off the restored image, broken columns left out.
-
-    In a band with noise of a quarter of the range nothing is far.
-    """
+    """Share of the voxels of every band that are far off the restored image, broken columns left out."""
     far = far_off(residual) & ~lines[:, None, :]
     kept = np.maximum((~lines).sum(1) * residual.shape[1], 1)
     return np.asarray(far.sum((1, 2)) / kept)
@@ -282,7 +279,7 @@ def advise(
         skipped=ready.skipped,
         divergence=apart,
         held_out=errors,
-        choice=choice.as_dict(),
+        choice=asdict(choice),
     )
 
 

@@ -78,9 +78,6 @@ class Choice:
     noise: float
     curve: tuple[Trial, ...]
 
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
-
 
 def noise_constant(y: Tensor, w: Tensor) -> float | None:
     """c = mean of w (y - clean)^2, from the noisy image (band, row, col) and the weights alone.
@@ -336,4 +333,4 @@ def choose_settings(options: Options, rows: slice, read: Callable[[], ImageRound
         image.weigh()
     follows = image.source.follows_noise
     choice = choose_strength(build, image.y, image.weights, follows_noise=follows)
-    return Chosen(choice.strength, rank, choice.as_dict(), where)
+    return Chosen(choice.strength, rank, asdict(choice), where)

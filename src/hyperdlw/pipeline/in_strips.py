@@ -271,16 +271,9 @@ class InStrips:
         if job.plan.exact:
             folder = job.folder / f"steps{work.round}"
             folder.mkdir(exist_ok=True)
-            problem = DiskProblem(
-                folder,
-                job.plan,
-                use_stages(model),
-                model.schedule,
-                job.y,
-                job.w,
-                Whole(torch.tensor([b.mean for b in job.bands])),
-                self.options.seed or 0,
-            )
+            arrays = job.y, job.w, Whole(torch.tensor([b.mean for b in job.bands]))
+            seed, staged = self.options.seed or 0, use_stages(model)
+            problem = DiskProblem(folder, job.plan, staged, model.schedule, *arrays, seed)
             image, steps, now, converged = StripSolver(problem, work).solve()
         else:
             found = work.map("solve", partial(solve_strip, job), job.plan.strips)
@@ -319,7 +312,9 @@ def open_strips(
             same file and options goes on where it was.
         watch: told of every finished item.
     """
-    decides = {k: v for k, v in vars(options).items() if k not in ("source", *RESOURCES)}
+    # The others decide the numbers through the plan, if at all.
+    others = "source", "memory", "workers", "scheduler"
+    decides = {k: v for k, v in vars(options).items() if k not in others}
     facts = {
         "input": identify_file(reader) if isinstance(reader, CubeReader) else None,
         "plan": asdict(plan),
@@ -335,10 +330,6 @@ def open_strips(
         yield InStrips(reader, options, plan, journal, outputs)
 
 
-RESOURCES = ("memory", "workers", "scheduler")
-"""Options that do not decide the numbers, other than through the plan."""
-
-
 def identify_file(source: CubeReader) -> list[object]:
     """What tells a file from others: its name, size and time, and a hash of three of its rows."""
     rows = source.shape[1]
@@ -346,11 +337,5 @@ def identify_file(source: CubeReader) -> list[object]:
     for row in sorted({0, rows // 2, rows - 1}):
         digest.update(source.read_stored(slice(row, row + 1)).tobytes())
     about = Path(source.path).stat()
-    return [
-        os.path.realpath(source.path),
-        about.st_size,
-        about.st_mtime_ns,
-        source.shape,
-        asdict(source.encoding),
-        digest.hexdigest(),
-    ]
+    file = os.path.realpath(source.path), about.st_size, about.st_mtime_ns
+    return [*file, source.shape, asdict(source.encoding), digest.hexdigest()]

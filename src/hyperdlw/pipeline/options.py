@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, get_args
 
 from .. import models
 from ..errors import BadOption
@@ -92,13 +92,10 @@ class Options:
         made = models.build_model(
             self.model, shape, strength, original=self.original, rank=rank, denoiser=self.denoiser
         )
-        if isinstance(self.schedule, Schedule):
-            return replace(made, schedule=self.schedule)
-        return (
-            replace(made, schedule=made.schedule.converged())
-            if self.schedule == "converged"
-            else made
-        )
+        if self.schedule == "paper":
+            return made
+        given = self.schedule if isinstance(self.schedule, Schedule) else None
+        return replace(made, schedule=given or made.schedule.converged())
 
     def build_sketch(self, shape: Sequence[int]) -> Model:
         """The model as far as it is known before the cube is read: for plans."""
@@ -146,10 +143,8 @@ def check_options(
             raise BadOption(f"strength must be a number or 'auto', not '{strength}'")
     elif not (strength > 0 and math.isfinite(strength)):
         raise BadOption(f"strength must be positive (1 is the published setting), not {strength}")
-    if not isinstance(options.schedule, Schedule) and options.schedule not in (
-        "paper",
-        "converged",
-    ):
+    names = get_args(ScheduleName)
+    if not isinstance(options.schedule, Schedule) and options.schedule not in names:
         raise BadOption(f"schedule must be 'paper' or 'converged', not '{options.schedule}'")
     check_range(options.range)
     if options.workers is not None and options.workers < 1:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 RGB = NDArray[np.uint8]
 Limits = NDArray[np.float64]
+Colours = tuple[int, int, int]
 
 LARGEST = 256
 """Longest side of a panel in pixels: a notebook keeps every picture inside its file."""
@@ -31,7 +32,7 @@ _VIRIDIS = "440154 472c7a 3b518b 2c718e 21908d 27ad81 5cc863 aadc32 fde725"
 HEAT = np.array([tuple(bytes.fromhex(colour)) for colour in _VIRIDIS.split()], np.float64)
 
 
-def colour_bands(image: Cube | ArrayLike) -> tuple[int, int, int]:
+def colour_bands(image: Cube | ArrayLike) -> Colours:
     """Bands to show as red, green and blue.
 
     The usable bands nearest to 640, 550 and 460 nm if the wavelengths cover them, else the bands
@@ -50,12 +51,11 @@ def colour_bands(image: Cube | ArrayLike) -> tuple[int, int, int]:
             return r, g, b
     elif cube.bands == 3:
         return 0, 1, 2
-    last = len(usable) - 1
-    r, g, b = (int(usable[round(part * last)]) for part in (5 / 6, 1 / 2, 1 / 6))
+    r, g, b = (int(usable[round(part * (len(usable) - 1))]) for part in (5 / 6, 1 / 2, 1 / 6))
     return r, g, b
 
 
-def stretch(reference: Cube | ArrayLike, bands: tuple[int, int, int] | None = None) -> Limits:
+def stretch(reference: Cube | ArrayLike, bands: Colours | None = None) -> Limits:
     """2 % and 98 % quantiles of three bands, shape (3, 2): one stretch for several pictures."""
     cube = _cube(reference)
     limits = np.zeros((3, 2))
@@ -66,9 +66,7 @@ def stretch(reference: Cube | ArrayLike, bands: tuple[int, int, int] | None = No
 
 
 def pseudo_colour(
-    image: Cube | ArrayLike,
-    bands: tuple[int, int, int] | None = None,
-    limits: ArrayLike | None = None,
+    image: Cube | ArrayLike, bands: Colours | None = None, limits: ArrayLike | None = None
 ) -> RGB:
     """Three bands as a picture (row, col, 3); pixels without a measurement are black.
 
@@ -87,9 +85,8 @@ def pseudo_colour(
     if pairs.shape not in ((2,), (3, 2)):
         raise BadInput(f"limits are one pair or three pairs of numbers, not shape {pairs.shape}")
     lo, hi = np.broadcast_to(pairs, (3, 2)).T
-    index = list(chosen)
-    ok: NDArray[np.bool_] = np.all(cube.valid[index], axis=0)
-    values = np.where(ok, cube.data[index], 0.0).transpose(1, 2, 0)
+    ok: NDArray[np.bool_] = np.all(cube.valid[list(chosen)], axis=0)
+    values = np.where(ok, cube.data[list(chosen)], 0.0).transpose(1, 2, 0)
     span = np.where(hi > lo, hi - lo, 1.0)
     rgb = np.rint(np.clip((values - lo) / span, 0, 1) * 255).astype(np.uint8)
     return np.where(ok[..., None], rgb, np.uint8(0))
@@ -224,7 +221,7 @@ def _cube(image: Cube | ArrayLike) -> Cube:
     return image if isinstance(image, Cube) else Cube.from_array(image)
 
 
-def _checked(cube: Cube, bands: tuple[int, int, int] | None) -> tuple[int, int, int]:
+def _checked(cube: Cube, bands: Colours | None) -> Colours:
     chosen = colour_bands(cube) if bands is None else bands
     if len(chosen) != 3 or not all(0 <= b < cube.bands for b in chosen):
         raise BadInput(f"a picture shows three bands of 0 to {cube.bands - 1}, not {chosen}")

@@ -6,8 +6,7 @@ and what mixes all pixels (sums, a Fourier transform) is added up or transformed
 :mod:`hyperdlw.solver.strip_solver`). The numbers are those of the whole cube, up to the order of sums.
 
 A model with a function of which nothing is known (``Term.reach`` and ``Term.staged`` are None) or with a
-method of its own is solved strip by strip, the strips overlap by a halo and are blended: ``blended``.
-Its numbers depend on the strips, and the report says so.
+method of its own is solved strip by strip and blended over a halo; the report says so.
 """
 
 from __future__ import annotations

@@ -286,9 +286,8 @@ def audit(
         range: how bands are scaled to [0, 1].
     """
     if noisy.shape != restored.shape:
-        raise BadInput(
-            f"the cubes have different (band, row, col) shapes: {noisy.shape} and {restored.shape}"
-        )
+        shapes = f"{noisy.shape} and {restored.shape}"
+        raise BadInput(f"the cubes have different (band, row, col) shapes: {shapes}")
     ready = prepare_cube(noisy, range)
     use = np.flatnonzero(ready.use)
     x = ready.limits.to_unit(np.where(restored.valid, restored.data, np.float32(0)))[use]

@@ -41,12 +41,7 @@ AS_STORED = io.ReadOptions()
 
 
 class InMemory:
-    """The five verbs for a cube in memory.
-
-    Attributes:
-        cube: the restored cube, after ``restore``.
-        weights: the weights of all bands, 0 where none were used, after ``restore``.
-    """
+    """The five verbs for a cube in memory; after ``restore`` it has the cube and all its weights."""
 
     resumed: int | None = None
 
@@ -281,15 +276,9 @@ def follow_advice(options: Options, reader: io.CubeReader) -> Options:
     data, valid = reader.read(rows)
     cube = Cube(data, valid, reader.wavelengths, reader.good_bands)
     found = advise(cube, range=options.range)
-    takes_rank = "rank" in models.find_model(found.model).takes
-    return replace(
-        options,
-        model=found.model,
-        source=resolve(found.network),
-        strength=found.strength,
-        rank=found.rank if takes_rank else None,
-        denoiser=None,
-    )
+    rank = found.rank if "rank" in models.find_model(found.model).takes else None
+    taken = replace(options, model=found.model, source=resolve(found.network), denoiser=None)
+    return replace(taken, strength=found.strength, rank=rank)
 
 
 def predict_weights(

@@ -164,10 +164,7 @@ def divergence(
 
 
 def lipschitz(eps: float, largest: float | None = None) -> float:
-    """Lipschitz constant of h -> 1/h^2 on h >= eps.
-
-    2/eps^3, since the derivative is -2/h^3. With ``largest`` = B_w it is the constant as printed,
-    2 B_w / eps^4, which is larger.
+    """Lipschitz constant 2/eps^3 of h -> 1/h^2 on h >= eps, or 2 B_w / eps^4, larger, as printed.
 
     >>> lipschitz(0.5), lipschitz(0.5, 2.0)
     (16.0, 64.0)
@@ -217,11 +214,9 @@ def training_bound(
     The proof uses two deviations, of the trained and of the best network: each gets half of delta.
 
     Args:
-        complexity: :func:`gaussian_complexity` of the networks on the training images.
-        samples: N, number of training images.
+        complexity: :func:`gaussian_complexity` of the networks on the N ``samples``.
         delta: probability that the bound fails, 0..1; split between the two deviations.
-        largest_loss: B_l.
-        lipschitz_loss: L, of the loss as a function of the network's output.
+        largest_loss: B_l; ``lipschitz_loss``: L, of the loss as a function of the network's output.
     """
     if not 0 < delta < 1:
         raise BadOption(f"delta is a probability between 0 and 1, not {delta}")

@@ -101,12 +101,9 @@ def load_network(name: str | Path) -> Net:
 
 @dataclass(frozen=True)
 class SourceEntry(Entry):
-    """A weight source that is known by name.
+    """A weight source that is known by name, a "formula" or a "network", with a line about it.
 
-    Attributes:
-        kind: "formula" or "network".
-        takes: "truth" where ``build`` needs the true noise.
-        summary: what it does, in one line.
+    It takes "truth" where ``build`` needs the true noise.
     """
 
     summary: str = ""
