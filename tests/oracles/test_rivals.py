@@ -36,7 +36,7 @@ def cube(array: np.ndarray) -> Tensor:
 def test_lrmr_one_patch_with_the_recorded_random_matrices(shared: Path) -> None:
     gold = arrays(shared, "lrmr_ip31_case1")
     patch, sketches = torch.from_numpy(gold["P"]), torch.from_numpy(gold["Om"]).permute(2, 0, 1)
-    low = lrmr.decompose(patch.unsqueeze(0), 3, sketches)[0]
+    low = lrmr.decompose(patch.unsqueeze(0), sketches)[0]
     torch.testing.assert_close(low, torch.from_numpy(gold["L1"]), rtol=0, atol=1e-8)
     sparse = torch.nn.functional.softshrink(patch - low, 0.15)
     torch.testing.assert_close(sparse, torch.from_numpy(gold["S1"]), rtol=0, atol=1e-8)

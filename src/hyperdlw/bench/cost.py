@@ -67,12 +67,12 @@ def list_extras() -> tuple[Extra, ...]:
     return (
         Extra("SERT, one pass, untrained", time_sert, known["SERT"]),
         Extra(
-            f"S2DIP, {dip.usual_steps(False)} iterations",
+            f"S2DIP, {dip.STEPS['sparse']} iterations",
             partial(time_dip, ORIGINAL),
             known["S2DIP"],
         ),
         Extra(
-            f"DLW-S2DIP, {dip.usual_steps(True)} iterations",
+            f"DLW-S2DIP, {dip.STEPS['weights']} iterations",
             partial(time_dip, MAIN),
             known["S2DIP"] + count_source_parameters(resolve(MAIN)),
         ),

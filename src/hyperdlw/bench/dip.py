@@ -95,8 +95,9 @@ def run(
     tell: Tell | None = None,
 ) -> list[Path]:
     """Run the curves that are not in ``out/dip.jsonl`` yet; write ``dip.md`` and ``dip.png``."""
-    if iterations is not None and not 1 <= iterations <= dip.STEPS:
-        raise BadOption(f"the iterations of a curve go from 1 to {dip.STEPS}, not {iterations}")
+    most = max(dip.STEPS.values())
+    if iterations is not None and not 1 <= iterations <= most:
+        raise BadOption(f"the iterations of a curve go from 1 to {most}, not {iterations}")
     experiment = Experiment("dip", out, tell)
     hashes = {
         method: hash_network(weights, files)[:16]
@@ -107,7 +108,9 @@ def run(
     def plan() -> Iterator[Trial]:
         for scene, found, seed in loop_images(scenes, noise, seeds):
             for method, source in hashes.items():
-                steps = iterations or dip.usual_steps(METHODS[method] != ORIGINAL)
+                steps = (
+                    iterations or dip.STEPS["sparse" if METHODS[method] == ORIGINAL else "weights"]
+                )
                 where = (scene.name, scene.sha256, found.name)
                 curve = Curve(*where, method, source, steps, seed)
                 yield Trial(

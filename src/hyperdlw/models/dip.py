@@ -22,8 +22,8 @@ MU, TV, SSTV = 0.12, 1.0, 10.0
 """The penalty, and the weights of spatial and spatial-spectral variation."""
 THRESHOLD, SPARSE = 0.1, 0.02
 RATE, INPUT, JITTER = 0.005, 0.1, 0.01
-STEPS, WEIGHTED = 1500, 500
-"""Iterations with the sparse term, and with weights, which lead there sooner."""
+STEPS = {"weights": 500, "sparse": 1500}
+"""Iterations with weights, which lead there sooner, and with the sparse term."""
 AVERAGE = 0.98
 """Decay of the running mean of the images."""
 
@@ -51,11 +51,6 @@ def count_parameters(bands: int) -> int:
     return files.count_parameters(SkipNet, bands=bands)
 
 
-def usual_steps(weighted: bool) -> int:
-    """The number of iterations, unless another one is asked for."""
-    return WEIGHTED if weighted else STEPS
-
-
 def _model(strength: float, sparse: bool) -> Model:
     def method(p: Problem, schedule: Schedule, watch: Watch | None) -> Solution:
         if schedule.tolerance is not None:
@@ -70,7 +65,8 @@ def _model(strength: float, sparse: bool) -> Model:
         state = State(fit.x, (), (), (), (), schedule.mu, len(fit.loss))
         return Solution(fit.x, state, (), True)
 
-    return Model(terms=(), schedule=Schedule(steps=usual_steps(not sparse), mu=MU), method=method)
+    steps = STEPS["sparse" if sparse else "weights"]
+    return Model(terms=(), schedule=Schedule(steps=steps, mu=MU), method=method)
 
 
 @torch.enable_grad()

@@ -23,13 +23,8 @@ from ..errors import BadInput, BadOption
 from ..io import Entry, Registry
 from ..networks import files
 from ..solver import Model, Problem, Schedule, Solution, State, Watch
-from . import ctv, dip, e3dtv, lrtfdfr, lrtv, nn, pnp, svtv, tv, tvs
-from .denoisers.catalogue import (
-    DenoiserSpec,
-    find_network,
-    resolve_denoiser,
-    resolve_plane_denoiser,
-)
+from . import ctv, dip, e3dtv, lrtfdfr, lrtv, pnp, simple, svtv
+from .denoisers import DenoiserSpec, find_network, resolve_denoiser, resolve_plane_denoiser
 from .published import fasthymix, hyres, lrmr, nmog
 
 Build = Callable[..., Model]
@@ -47,6 +42,16 @@ Kind = Literal["model", "published"]
 
 FREE = frozenset({"weights", "strength", "schedule"})
 """What every model takes and no published method does."""
+
+REFUSALS = {
+    "weights": "takes no weights; leave them out",
+    "strength": "has no strength to choose; leave it out",
+    "schedule": "has no schedule to choose; leave it out",
+    "original": "has no original version; use weights 'uniform', or one of {others}",
+    "rank": "has no rank to choose (models that have: {others})",
+    "denoiser": "has no denoiser to choose (models that have: {others})",
+}
+"""Why a model is refused that does not take what is asked for."""
 
 
 @dataclass(frozen=True)
@@ -70,20 +75,10 @@ class ModelEntry(Entry):
     network: str | None = None
     count_fitted: Callable[[int], int] | None = None
 
-    @property
-    def takes_rank(self) -> bool:
-        return "rank" in self.takes
-
-    @property
-    def takes_denoiser(self) -> bool:
-        return "denoiser" in self.takes
-
     def list_networks(self, denoiser: DenoiserSpec | None = None) -> dict[str, str]:
         """SHA-256 of every trained network behind the model, by name."""
-        if self.network is not None:
-            return {self.name: files.load_rival(self.network).sha256}
-        used = denoiser or self.denoiser
-        stored = find_network(used)
+        used = self.name if self.network is not None else denoiser or self.denoiser
+        stored = self._find_network(denoiser)
         return {str(used): stored.sha256} if stored else {}
 
     def count_parameters(self, bands: int, denoiser: DenoiserSpec | None = None) -> int:
@@ -97,13 +92,13 @@ class ModelEntry(Entry):
         if self.network in files.RIVALS:
             rival = files.RIVALS[self.network]
             return files.count_parameters(rival, **rival.sizes_for(bands))
+        stored = self._find_network(denoiser)
+        return sum(p.numel() for p in stored.net.parameters()) if stored else 0
+
+    def _find_network(self, denoiser: DenoiserSpec | None) -> files.AnyStored | None:
         if self.network is not None:
-            net: torch.nn.Module = files.load_rival(self.network).net
-        elif stored := find_network(denoiser or self.denoiser):
-            net = stored.net
-        else:
-            return 0
-        return sum(p.numel() for p in net.parameters())
+            return files.load_rival(self.network)
+        return find_network(denoiser or self.denoiser)
 
 
 @dataclass(frozen=True)
@@ -165,7 +160,7 @@ def _make_entry(name: str, given: object) -> ModelEntry:
         "model" if run is None else "published",
         frozenset(takes | (FREE if run is None else set()) | ({"original"} if original else set())),
         original,
-        _first_line(function) if network is None else network.summary,
+        network.summary if network else (function.__doc__ or "").strip().partition("\n")[0],
         getattr(given, "BANDS", None),
         keywords["denoiser"].default if "denoiser" in takes else None,
         None if network is None else network.name,
@@ -173,17 +168,13 @@ def _make_entry(name: str, given: object) -> ModelEntry:
     )
 
 
-def _first_line(function: Callable[..., object]) -> str:
-    return ((function.__doc__ or "").strip().splitlines() or [""])[0]
-
-
 REGISTRY: Registry[ModelEntry] = Registry(
     "model",
     "hyperdlw.models",
     {
-        "nn": nn,
-        "tv": tv,
-        "tvs": tvs,
+        "nn": simple.build_nn,
+        "tv": simple.build_tv,
+        "tvs": simple.build_tvs,
         "lrtv": lrtv,
         "e3dtv": e3dtv,
         "lrtfdfr": lrtfdfr,
@@ -231,22 +222,11 @@ def find_model(
         entry = _make_entry(name, TrainedNetwork(name))
     else:
         entry = REGISTRY.find(name)
-    if "weights" in given and "weights" not in entry.takes:
-        raise BadOption(f"the model '{name}' takes no weights; leave them out")
-    for option in ("strength", "schedule"):
-        if option in given and option not in entry.takes:
-            raise BadOption(f"the model '{name}' has no {option} to choose; leave it out")
-    if original and entry.original is None:
-        raise BadOption(
-            f"the model '{name}' has no original version; use weights 'uniform', or one of "
-            + _those_that_take("original")
-        )
-    for option, value in (("rank", rank), ("denoiser", denoiser)):
-        if value is not None and option not in entry.takes:
-            raise BadOption(
-                f"the model '{name}' has no {option} to choose (models that have: "
-                f"{_those_that_take(option)})"
-            )
+    asked = {"original": original, "rank": rank is not None, "denoiser": denoiser is not None}
+    for option, refusal in REFUSALS.items():
+        if (option in given or asked.get(option)) and option not in entry.takes:
+            others = ", ".join(e.name for e in REGISTRY.values() if option in e.takes)
+            raise BadOption(f"the model '{name}' {refusal.format(others=others)}")
     if isinstance(rank, str) and entry.kind == "published":
         raise BadOption(f"the model '{name}' takes a whole number as rank, not '{rank}'")
     if isinstance(rank, str) and rank != "auto":
@@ -257,10 +237,6 @@ def find_model(
         # A wrong name is refused before any work is done.
         (resolve_denoiser if entry.kind == "model" else resolve_plane_denoiser)(denoiser)
     return entry
-
-
-def _those_that_take(option: str) -> str:
-    return ", ".join(e.name for e in REGISTRY.values() if option in e.takes)
 
 
 def build_model(

@@ -41,11 +41,8 @@ class DLWnet3d(nn.Module):
 
     def __init__(self, filters: int = 64, blocks: int = 3) -> None:
         super().__init__()
-        self.config: dict[str, int | str] = {
-            "architecture": "dlwnet3d",
-            "filters": filters,
-            "blocks": blocks,
-        }
+        sizes = {"filters": filters, "blocks": blocks}
+        self.config: dict[str, int | str] = {"architecture": "dlwnet3d", **sizes}
         self.filters = filters
         widths = [1] + [filters] * blocks
         self.space = nn.ModuleList(nn.Conv2d(a, filters, 3, padding=1) for a in widths[:-1])
@@ -197,19 +194,10 @@ class _ConvReLU(torch.autograd.Function):
         # threshold_backward is the masked copy g * (out > 0) in one pass.
         g = torch.ops.aten.threshold_backward(grads[0].contiguous(), out, 0)
         mask = [ctx.needs_input_grad[0], not ctx.along_bands, False]
-        grad_t, grad_w, _ = torch.ops.aten.convolution_backward(
-            _as_image(g, ctx.along_bands),
-            _as_image(t, ctx.along_bands),
-            kernel,
-            None,
-            [1, 1],
-            list(ctx.padding),
-            [1, 1],
-            False,
-            [0, 0],
-            1,
-            mask,
-        )
+        pulled, image = (_as_image(v, ctx.along_bands) for v in (g, t))
+        stride = dilation = [1, 1]
+        rest = (stride, list(ctx.padding), dilation, False, [0, 0], 1, mask)
+        grad_t, grad_w, _ = torch.ops.aten.convolution_backward(pulled, image, kernel, None, *rest)
         if ctx.along_bands:
             grad_w = _spectral_weight_gradient(t, g)
         if grad_t is not None:
@@ -250,12 +238,8 @@ class DLWnet2d(nn.Module):
 
     def __init__(self, channels: int = 3, filters: int = 32, layers: int = 4) -> None:
         super().__init__()
-        self.config: dict[str, int | str] = {
-            "architecture": "dlwnet2d",
-            "channels": channels,
-            "filters": filters,
-            "layers": layers,
-        }
+        sizes = {"channels": channels, "filters": filters, "layers": layers}
+        self.config: dict[str, int | str] = {"architecture": "dlwnet2d", **sizes}
         self.channels: int | None = channels
         self.filters = filters
         widths = [channels] + [filters] * (layers - 1) + [channels]

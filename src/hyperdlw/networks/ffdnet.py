@@ -29,11 +29,8 @@ class FFDNet(nn.Module):
 
     def __init__(self, filters: int = 48, layers: int = 8) -> None:
         super().__init__()
-        self.config: dict[str, int | str] = {
-            "architecture": "ffdnet",
-            "filters": filters,
-            "layers": layers,
-        }
+        sizes = {"filters": filters, "layers": layers}
+        self.config: dict[str, int | str] = {"architecture": "ffdnet", **sizes}
         widths = [5] + [filters] * (layers - 1) + [4]
         self.layers = nn.ModuleList(
             nn.Conv2d(a, b, 3, padding=1) for a, b in itertools.pairwise(widths)

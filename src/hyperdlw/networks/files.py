@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import warnings
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ from .dlwnet import ARCHITECTURES, DLWnet3d, Network
 from .ffdnet import FFDNet
 from .hsidcnn import HSIDCNN
 from .hsidenet import HSIDeNet
-from .sert import SERT, VARIANTS, from_released
+from .sert import SERT, VARIANTS, from_released, released_name
 
 SHIPPED = Path(__file__).parent / "pretrained"
 SHIPPED_RIVALS = SHIPPED / "rivals"
@@ -33,7 +34,6 @@ ENDINGS = (".safetensors", ".pth", ".pt", ".ckpt", ".pkl")
 """File endings that mean a network; all but the first are refused, with the reason."""
 LARGEST = 64 * 2**20
 """Bytes; a weight network is far smaller, and a lying file is refused before it is read."""
-
 
 Rival = HSIDCNN | HSIDeNet
 
@@ -48,6 +48,13 @@ DENOISERS: dict[str, Callable[..., DenoiserNet]] = {
 }
 """Architectures of Gaussian denoisers."""
 
+USES = {
+    **dict.fromkeys(ARCHITECTURES, "as the weights"),
+    **dict.fromkeys(RIVALS, "as the model"),
+    **dict.fromkeys(DENOISERS, "with 'pnp'"),
+}
+"""How a network of every architecture is used."""
+
 SIZES = ("filters", "blocks", "layers", "channels", "neighbours")
 """Arguments of the architectures, as their cards have them."""
 
@@ -58,6 +65,7 @@ Keys that are not known are kept. So are cards of the time when this package was
 
 N = TypeVar("N", bound=nn.Module)
 M = TypeVar("M", bound=nn.Module)
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,9 @@ class Stored(Generic[N]):
     net: N
     card: Card
     sha256: str
+
+
+AnyStored = Stored[Rival] | Stored[DenoiserNet]
 
 
 def count_parameters(architecture: Callable[..., nn.Module], **sizes: int) -> int:
@@ -103,11 +114,7 @@ def locate_network(name: str | Path) -> Path:
 
 
 def save_network(
-    path: str | Path,
-    net: Network | Rival | DenoiserNet,
-    card: Card,
-    *,
-    overwrite: bool = False,
+    path: str | Path, net: Network | Rival | DenoiserNet, card: Card, *, overwrite: bool = False
 ) -> None:
     """Write a network and its card; the architecture goes into the card by itself."""
     full = {**card, **net.config}
@@ -125,70 +132,38 @@ def load_network(name: str | Path) -> Stored[Network]:
         BadModel: the file is a pickle, is damaged, or does not fit its card.
         BadFile: there is no such file.
     """
-
-    def refusal(path: Path, kind: str) -> str:
-        if kind in RIVALS:
-            return (
-                f"{path} is a {kind}, which restores images by itself and gives no weights; "
-                "use it as the model"
-            )
-        if kind in DENOISERS:
-            return f"{path} is a {kind}, a denoiser, and gives no weights; use it with 'pnp'"
-        return f"{path} has the unknown architecture '{kind}' (known: {', '.join(ARCHITECTURES)})"
-
-    return _load(locate_network(name), ARCHITECTURES, refusal)
+    return _load(locate_network(name), ARCHITECTURES, "gives no weights")
 
 
 def load_rival(name: str | Path) -> Stored[Rival]:
-    """Read a network that restores images by itself, by path or by the name of its architecture.
-
-    Raises:
-        BadOption: no network of that name is inside the package.
-        BadModel, BadFile: as for :func:`load_network`.
-    """
+    """Read a network that restores images by itself, by path or by the name of its architecture."""
     path = SHIPPED_RIVALS / f"{name}.safetensors" if str(name) in RIVALS else Path(name)
     if str(name) in RIVALS and not path.exists():
         raise BadOption(
             f"no trained network {name} is inside the package; train one with "
             f"'hyperdlw train-rival {name}' and give its file (.safetensors) as the model"
         )
-
-    def refusal(path: Path, kind: str) -> str:
-        return (
-            f"{path} has the architecture '{kind}', which cannot restore an image by itself "
-            f"(those that can: {', '.join(RIVALS)})"
-        )
-
-    return _load(path, RIVALS, refusal)
+    return _load(path, RIVALS, "cannot restore an image by itself")
 
 
 def load_denoiser(name: str | Path) -> Stored[DenoiserNet]:
-    """Read a Gaussian denoiser, by the name of a shipped one ("gauss") or by path.
-
-    Raises:
-        BadModel, BadFile: as for :func:`load_network`.
-    """
+    """Read a Gaussian denoiser, by the name of a shipped one ("gauss") or by path."""
     shipped = SHIPPED_DENOISERS / f"{name}.safetensors"
     path = shipped if Path(name).suffix not in ENDINGS and shipped.is_file() else Path(name)
-
-    def refusal(path: Path, kind: str) -> str:
-        return f"{path} is a {kind} and no Gaussian denoiser (known: {', '.join(DENOISERS)})"
-
-    return _load(path, DENOISERS, refusal)
+    return _load(path, DENOISERS, "is no Gaussian denoiser")
 
 
-def _load(
-    path: Path, known: Mapping[str, Callable[..., N]], refusal: Callable[[Path, str], str]
-) -> Stored[N]:
+def _load(path: Path, known: Mapping[str, Callable[..., N]], lack: str) -> Stored[N]:
     """One of the ``known`` architectures, filled with tensors that must fit it exactly.
 
-    Args:
-        refusal: (path, another architecture) -> why it cannot be used.
+    ``lack`` says why another architecture cannot be used.
     """
     card, tensors, sha256 = _read(path)
     kind = card["architecture"]
+    if kind not in USES:
+        raise BadModel(f"{path} has the unknown architecture '{kind}' (known: {', '.join(USES)})")
     if kind not in known:
-        raise BadModel(refusal(path, kind))
+        raise BadModel(f"{path} is a {kind}, which {lack}; use it {USES[kind]}")
     sizes = {k: card[k] for k in SIZES if k in card}
     if not all(type(v) is int and 1 <= v <= 1024 for v in sizes.values()):
         raise BadModel(f"the card of {path} has impossible sizes: {sizes}")
@@ -211,36 +186,14 @@ def freeze(net: M) -> M:
     return net
 
 
-def _read(path: Path) -> tuple[Card, dict[str, Tensor], str]:
-    """Card, tensors and SHA-256 of a file."""
-    data = _bytes(path)
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
-        raise BadModel(f"{path} is not a readable hyperdlw model: {error}") from error
-    return _card(path, metadata), tensors, hashlib.sha256(data).hexdigest()
-
-
 def _floats(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Without the step counters of batch normalisation, which nothing reads after training."""
     return {k: v for k, v in state.items() if v.is_floating_point()}
 
 
-def _bytes(path: Path) -> bytes:
-    """The file, unless it is missing, too large, or one of the formats that execute code on loading."""
-    try:
-        size = path.stat().st_size
-        if size > LARGEST:
-            raise BadModel(f"{path} has {size} bytes; a weight network has less than {LARGEST}")
-        data = path.read_bytes()
-    except FileNotFoundError as error:
-        raise BadFile(
-            f"there is no network file {path} (hyperdlw nets lists the shipped ones)"
-        ) from error
-    except OSError as error:
-        raise BadFile(f"cannot read {path}: {error.strerror}") from error
+def _read(path: Path) -> tuple[Card, dict[str, Tensor], str]:
+    """Card, tensors and SHA-256 of a file."""
+    data = _read_bytes(path)
     # A safetensors file opens with the length of its header, eight bytes of which the first may be
     # anything, and then the header's brace.
     if data[8:9] != b"{" and (data[:1] == b"\x80" or data[:4] == b"PK\x03\x04"):
@@ -248,10 +201,12 @@ def _bytes(path: Path) -> bytes:
             f"{path} is not a hyperdlw model (it is a pickle, which can run code when loaded); "
             "use 'hyperdlw import-weights' on checkpoints you trust"
         )
-    return data
-
-
-def _card(path: Path, metadata: dict[str, str]) -> Card:
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise BadModel(f"{path} is not a readable hyperdlw model: {error}") from error
     if "card" not in metadata:
         raise BadModel(f"{path} has no card in its metadata; it was not written by hyperdlw")
     try:
@@ -260,12 +215,25 @@ def _card(path: Path, metadata: dict[str, str]) -> Card:
         raise BadModel(f"the card of {path} is not JSON: {error}") from error
     if not isinstance(card, dict) or not isinstance(card.get("architecture"), str):
         raise BadModel(f"the card of {path} does not name an architecture")
-    return card
+    return card, tensors, hashlib.sha256(data).hexdigest()
 
 
-def check_tensors(
-    path: Path, found: dict[str, Tensor], expected: dict[str, tuple[int, ...]]
-) -> None:
+def _read_bytes(path: Path) -> bytes:
+    """The file, unless it is missing or too large."""
+    try:
+        size = path.stat().st_size
+        if size > LARGEST:
+            raise BadModel(f"{path} has {size} bytes; a network has less than {LARGEST}")
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise BadFile(
+            f"there is no network file {path} (hyperdlw nets lists the shipped ones)"
+        ) from error
+    except OSError as error:
+        raise BadFile(f"cannot read {path}: {error.strerror}") from error
+
+
+def check_tensors(path: Path, found: dict[str, Tensor], expected: dict[str, Shape]) -> None:
     """Names, shapes, type and finiteness, with the first difference named."""
     missing, extra = sorted(set(expected) - set(found)), sorted(set(found) - set(expected), key=str)
     if missing or extra:
@@ -283,10 +251,20 @@ FOREIGN_KEYS = ("conv1", "conv2", "mid_layer.0", "mid_layer.2", "mid_layer.4", "
 """Layers of the checkpoints released with the paper: spatial and spectral factors in turn."""
 
 
+def import_network(path: str | Path, name: str | None = None) -> tuple[DLWnet3d | SERT, Card]:
+    """A network from a checkpoint of one of the programs we know, by the names of its tensors."""
+    tensors = read_checkpoint(path)
+    if "conv_first.weight" not in tensors:
+        return import_checkpoint(path, name)
+    net = from_released(tensors)
+    theirs = {k: (released_name(k), tuple(v.shape)) for k, v in net.state_dict().items()}
+    return _fill(net, path, tensors, theirs), {**_card(path, name), "kind": "denoiser"}
+
+
 def import_checkpoint(path: str | Path, name: str | None = None) -> tuple[DLWnet3d, Card]:
     """A network from a PyTorch checkpoint released with the paper, and a card for it."""
-    tensors, net = read_checkpoint(path), DLWnet3d()
-    theirs: dict[str, tuple[str, tuple[int, ...]]] = {}
+    net = DLWnet3d()
+    theirs: dict[str, tuple[str, Shape]] = {}
     for key, value in net.state_dict().items():
         layer, *rest = key.split(".")
         shape = list(value.shape)
@@ -298,27 +276,21 @@ def import_checkpoint(path: str | Path, name: str | None = None) -> tuple[DLWnet
             if rest[-1] == "weight":
                 shape.insert(4 if layer == "spectrum" else 2, 1)
         theirs[key] = f"{foreign}.{rest[-1]}", tuple(shape)
+    return _fill(net, path, read_checkpoint(path), theirs), _card(path, name)
+
+
+def _fill(
+    net: M, path: str | Path, tensors: dict[str, Tensor], theirs: dict[str, tuple[str, Shape]]
+) -> M:
+    """The network with the tensors of a checkpoint; ``theirs`` has their names and shapes there."""
     check_tensors(Path(path), tensors, dict(theirs.values()))
     own = {k: tensors[theirs[k][0]].reshape(v.shape) for k, v in net.state_dict().items()}
     net.load_state_dict(own)
-    return freeze(net), {"name": name or Path(path).stem, "imported_from": Path(path).name}
+    return freeze(net)
 
 
-def import_network(path: str | Path, name: str | None = None) -> tuple[DLWnet3d | SERT, Card]:
-    """A network from a checkpoint of one of the programs we know, by the names of its tensors."""
-    if "conv_first.weight" in read_checkpoint(path):
-        return import_sert(path, name)
-    return import_checkpoint(path, name)
-
-
-def import_sert(path: str | Path, name: str | None = None) -> tuple[SERT, Card]:
-    """A SERT from a checkpoint in the layout of its authors' program, and a card for it."""
-    tensors = read_checkpoint(path)
-    net = from_released(tensors)
-    check_tensors(Path(path), tensors, net.released_shapes())
-    net.load_released(tensors)
-    card = {"name": name or Path(path).stem, "kind": "denoiser", "imported_from": Path(path).name}
-    return freeze(net), card
+def _card(path: str | Path, name: str | None) -> Card:
+    return {"name": name or Path(path).stem, "imported_from": Path(path).name}
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
@@ -326,16 +298,12 @@ def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
 
     The file is read with ``weights_only=True``, which refuses everything but tensors.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise BadFile(f"there is no checkpoint {path}")
-    if path.stat().st_size > LARGEST:
-        raise BadModel(f"{path} has {path.stat().st_size} bytes; expected less than {LARGEST}")
+    data = _read_bytes(Path(path))
     try:
         with warnings.catch_warnings():
             # torch remarks on the protocol of a pickle that it then refuses.
             warnings.simplefilter("ignore", UserWarning)
-            state = torch.load(path, weights_only=True, map_location="cpu")
+            state = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
     except Exception as error:
         reason = str(error).splitlines()[0][:120]
         raise BadModel(

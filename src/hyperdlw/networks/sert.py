@@ -67,14 +67,6 @@ class SERT(nn.Module):
         out: Tensor = self.last(self.join(t + first))[..., :rows, :cols]
         return y + out.reshape(y.shape)
 
-    def released_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Tensors of the authors' checkpoints, by their names there."""
-        return {_released(k): tuple(v.shape) for k, v in self.state_dict().items()}
-
-    def load_released(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take the tensors of a checkpoint with the authors' names."""
-        self.load_state_dict({k: tensors[_released(k)] for k in self.state_dict()})
-
 
 class _Stage(nn.Module):
     def __init__(self, stage: Stage) -> None:
@@ -113,10 +105,7 @@ class _Block(nn.Module):
         t = torch.roll(self.before_attention(x), (-self.shift, -self.shift), (1, 2))
         half = WIDTH // 2
         qkv = self.qkv(t).chunk(3, -1)
-        both = [
-            self.tall(*(a[..., :half] for a in qkv)),
-            self.wide(*(a[..., half:] for a in qkv)),
-        ]
+        both = [self.tall(*(a[..., :half] for a in qkv)), self.wide(*(a[..., half:] for a in qkv))]
         mixed = torch.cat(both, -1).reshape(*t.shape[:3], GROUPS, -1).transpose(-1, -2).flatten(-2)
         t = self.project(mixed + 0.1 * self.spectral(t))
         x = x + torch.roll(t, (self.shift, self.shift), (1, 2))
@@ -197,10 +186,10 @@ _NAMES = {
 """Our layers and the names they have in the authors' checkpoints."""
 
 
-def _released(key: str) -> str:
+def released_name(key: str) -> str:
     """The authors' name of one of our tensors.
 
-    >>> _released("stages.1.blocks.0.widen.bias")
+    >>> released_name("stages.1.blocks.0.widen.bias")
     'layers.1.smsblock.0.mlp.fc1.bias'
     """
     parts = key.split(".")
@@ -218,8 +207,6 @@ def _released(key: str) -> str:
 
 def from_released(tensors: Mapping[str, Tensor]) -> SERT:
     """An empty SERT of the size of a released checkpoint."""
-    if "conv_first.weight" not in tensors or "conv_delasta.weight" not in tensors:
-        raise BadModel("this checkpoint is not one of SERT (it has no tensor 'conv_first.weight')")
     stages = {k.split(".")[1] for k in tensors if k.startswith("layers.")}
     blocks = {k.split(".")[3] for k in tensors if k.startswith("layers.0.smsblock.")}
     for name, variant in VARIANTS.items():

@@ -113,21 +113,6 @@ def arbitrary_start(total: Tensor, rank: int) -> NewSpectra:
     return NewSpectra(spectra, torch.zeros_like(spectra[..., 0, :]), None, total[..., :-1, -1])
 
 
-def factorise(y: Tensor, rank: int) -> Factors:
-    """The factors of :func:`leading_start`."""
-    known = leading_start(pixel_moments(y), rank)
-    return Factors(known.spectra, known.project(y), known.level)
-
-
-def arbitrary_factors(y: Tensor, rank: int) -> Factors:
-    """Arbitrary factors; they take the place of the random start of the original program."""
-    bands, rows, cols = y.shape[-3:]
-    nothing = y.new_zeros(*y.shape[:-3], bands + 1, bands + 1, dtype=torch.float64)
-    known = arbitrary_start(nothing, rank)
-    maps = arbitrary_values((rank, rows, cols)).to(y)
-    return Factors(known.spectra, maps.expand(*y.shape[:-3], *maps.shape), known.level)
-
-
 def arbitrary_values(shape: Sequence[int]) -> Tensor:
     """The fractional parts of k^2 times the golden ratio, k = 1, 2, ..., spread evenly over [0, 1)."""
     k = torch.arange(1, math.prod(shape) + 1, dtype=torch.float64)
@@ -264,11 +249,20 @@ def product(
     """x = A B with a penalty on both factors; the carry is :class:`Factors`.
 
     Args:
-        first: the factors start from the leading singular vectors of y, or from arbitrary values.
+        first: the factors start from the leading singular vectors of y, or from arbitrary values,
+            which take the place of the random start of the original program.
     """
-    make, begin = (
-        (factorise, leading_start) if first == "leading" else (arbitrary_factors, arbitrary_start)
-    )
+    begin = leading_start if first == "leading" else arbitrary_start
+
+    def start(y: Tensor) -> Factors:
+        small = begin(pixel_moments(y), rank)
+        if first == "leading":
+            return Factors(small.spectra, small.project(y), small.level)
+        maps = start_images(y.shape[-3:]).to(y)
+        return Factors(small.spectra, maps.expand(*y.shape[:-3], *maps.shape), small.level)
+
+    def start_images(shape: Sequence[int]) -> Tensor:
+        return arbitrary_values((rank, *shape[1:]))
 
     def prox(v: Tensor, t: float, old: Carry) -> tuple[Tensor, Carry]:
         return penalty(v, t, Factors(*old))
@@ -294,9 +288,7 @@ def product(
         update_images=penalty.update_maps,
         start_sum_part=pixel_moments,
         start_small=lambda total, shape: begin(total, rank),
-        start_images=(
-            None if first == "leading" else lambda shape: arbitrary_values((rank, *shape[1:]))
-        ),
+        start_images=None if first == "leading" else start_images,
         values_per_pixel=11 * rank,
     )
-    return Term(prox, start=lambda v: make(v, rank), staged=staged)
+    return Term(prox, start=start, staged=staged)

@@ -19,7 +19,7 @@ from ..errors import BadOption
 from .admm import State, T, Watch, output, start, step
 from .backward import checkpointed, fixed_point
 from .problem import Problem, Schedule
-from .stopping import Guard, Residuals, balance_penalty, changes, measure_gap, residuals
+from .stopping import MEASURES, Guard, Residuals, balance_penalty, measure_gap
 
 Backward = Literal["none", "unroll", "checkpoint", "implicit"]
 
@@ -82,12 +82,12 @@ def run(
     watch: Watch | None = None,
 ) -> Solution:
     """Repeat ``step`` as the schedule says, from ``state`` or from y."""
-    measure = residuals if schedule.stopping == "residuals" else changes
+    sums, relative = MEASURES[schedule.stopping]
     s, history, done = iterate(
         start(problem, schedule) if state is None else state,
         schedule,
         lambda s: step(s, problem, schedule),
-        lambda old, new: measure(old, new, problem),
+        lambda old, new: relative(sums(old, new, problem)),
         lambda s: measure_gap(s, problem),
         watch,
     )

@@ -21,17 +21,6 @@ class Residuals(NamedTuple):
 
 
 @torch.no_grad()
-def residuals(old: State[Tensor], new: State[Tensor], p: Problem) -> Residuals:
-    """Relative residuals of one step (Boyd et al. 2011, section 3.3, for the order of ``converged``).
-
-    Primal ||u - K x|| / max(||u||, ||K x||) over all copies together, dual
-    ||sum_i mu_i K_i'(u_i - old u_i)|| / max_i ||K_i'm_i||. The maximum replaces ||sum_i K_i'm_i||,
-    which is zero at the solution when there is no central function.
-    """
-    return residuals_of(residual_sums(old, new, p))
-
-
-@torch.no_grad()
 def residual_sums(
     old: State[Tensor], new: State[Tensor], p: Problem, rows: slice = slice(None)
 ) -> list[float]:
@@ -61,17 +50,16 @@ def residual_sums(
 
 
 def residuals_of(sums: Sequence[float]) -> Residuals:
-    """The residuals from their sums."""
+    """The residuals from their sums (Boyd et al. 2011, section 3.3, for the order of ``converged``).
+
+    Primal ||u - K x|| / max(||u||, ||K x||) over all copies together, dual
+    ||sum_i mu_i K_i'(u_i - old u_i)|| / max_i ||K_i'm_i||. The maximum replaces ||sum_i K_i'm_i||,
+    which is zero at the solution when there is no central function.
+    """
     gap, size_u, size_kx, change, *pull = sums
     tiny = 1e-30
     primal = math.sqrt(gap / max(size_u, size_kx, tiny))
     return Residuals(primal, math.sqrt(change) / max(math.sqrt(max(pull, default=0.0)), tiny))
-
-
-@torch.no_grad()
-def changes(old: State[Tensor], new: State[Tensor], p: Problem) -> Residuals:
-    """The relative change of the output in one step, in both places."""
-    return changes_of(change_sums(old, new, p))
 
 
 @torch.no_grad()
@@ -84,9 +72,13 @@ def change_sums(
 
 
 def changes_of(sums: Sequence[float]) -> Residuals:
-    """The change from its sums."""
+    """The relative change of the output, in both places, from its sums."""
     change = math.sqrt(sums[0] / max(sums[1], 1e-60))
     return Residuals(change, change)
+
+
+MEASURES = {"residuals": (residual_sums, residuals_of), "change": (change_sums, changes_of)}
+"""By ``Schedule.stopping``: the sums over an image, and what is made of them."""
 
 
 @torch.no_grad()

@@ -32,7 +32,7 @@ from .loop import iterate
 from .operators import ROW
 from .penalties import Small
 from .problem import Problem, Schedule, norm_of
-from .stopping import Residuals, changes_of, residuals_of
+from .stopping import MEASURES, Residuals
 from .strip_step import (
     DiskProblem,
     DiskState,
@@ -51,25 +51,17 @@ from .strip_step import (
 )
 from .terms import Carry
 
-READS: dict[Piece, set[str]] = {
-    "terms": {"x", "m.terms", "carry"},
-    "data": {"x", "m.data"},
-    "image": {"u.terms", "u.data", "m.terms", "m.data"},
-    "mean": {"u.terms", "u.data", "m.terms", "m.data"},
-    "spectrum": {"u.terms", "u.data", "m.terms", "m.data"},
-    "centre": {"x", "carry"},
-    "finish": {"x", "u.terms", "u.data", "m.terms", "m.data"},
+COPIES = {"u.terms", "u.data", "m.terms", "m.data"}
+NEEDS: dict[Piece, tuple[set[str], set[str]]] = {
+    "terms": ({"x", "m.terms", "carry"}, {"u.terms", "carry"}),
+    "data": ({"x", "m.data"}, {"u.data"}),
+    "image": (COPIES, {"x"}),
+    "mean": (COPIES, {"x"}),
+    "spectrum": (COPIES, {"x"}),
+    "centre": ({"x", "carry"}, {"x"}),
+    "finish": (COPIES | {"x"}, {"m.terms", "m.data"}),
 }
-WRITES: dict[Piece, set[str]] = {
-    "terms": {"u.terms", "carry"},
-    "data": {"u.data"},
-    "image": {"x"},
-    "mean": {"x"},
-    "spectrum": {"x"},
-    "centre": {"x"},
-    "finish": {"m.terms", "m.data"},
-}
-"""The parts of a state that a piece of a step needs and makes."""
+"""The parts of a state that a piece of a step reads, and those that it writes."""
 
 Held = DiskArray | Spectrum | None
 
@@ -188,7 +180,7 @@ class StripSolver:
         """A pass over the strips for some pieces of a step."""
         if not pieces:
             return s
-        made = set().union(*(WRITES[piece] for piece in pieces))
+        made = set().union(*(NEEDS[piece][1] for piece in pieces))
         name = f"{s.k}-" + "-".join(pieces)
 
         def fresh(part: str, f: int, held: Carry) -> Carry:
@@ -268,7 +260,7 @@ class StripSolver:
         work = partial(measure_strip, self.g, old, new)
         parts = self.work.map(f"step {old.k}-measure", work, self.g.plan.strips)
         sums = [sum(column) for column in zip(*parts, strict=True)]
-        return residuals_of(sums) if self.g.schedule.stopping == "residuals" else changes_of(sums)
+        return MEASURES[self.g.schedule.stopping][1](sums)
 
     def measure_gap(self, s: DiskState) -> float:
         """||u - K x||^2 over all copies."""
@@ -309,7 +301,7 @@ def _load(path: Path) -> list[NDArray[np.float64]]:
 
 
 def part_name(part: str, f: int) -> str:
-    """The name of a part of a state in ``READS`` and ``WRITES``."""
+    """The name of a part of a state in :data:`NEEDS`."""
     return f"{part}.{'data' if f == 0 else 'terms'}"
 
 
@@ -319,8 +311,9 @@ def keep_read(s: DiskState, pieces: Sequence[Piece], schedule: Schedule) -> Disk
     need: set[str] = set() if pieces else {"x"}
     for piece in pieces:
         more = {"x"} if schedule.proximal and piece in ("image", "mean") else set()
-        need |= (READS[piece] | more) - fresh
-        fresh |= WRITES[piece]
+        reads, writes = NEEDS[piece]
+        need |= (reads | more) - fresh
+        fresh |= writes
 
     def kept(part: str, held: Sequence[Held]) -> tuple[Held, ...]:
         return tuple(a if part_name(part, f) in need else None for f, a in enumerate(held))

@@ -23,7 +23,7 @@ from .disk import DiskArray, Rows, Strips, Window
 from .operators import BAND
 from .penalties import Small, StagedProx, exact_gram
 from .problem import Model, Problem, Schedule, Whole
-from .stopping import change_sums, measure_gap, residual_sums
+from .stopping import MEASURES, measure_gap
 from .terms import Carry, Term
 
 Piece = Literal["terms", "data", "image", "mean", "spectrum", "centre", "finish"]
@@ -255,8 +255,7 @@ def measure_strip(g: DiskProblem, old: DiskState, new: DiskState, i: int) -> lis
     p = g.problem(None)
     a, b = (load_state(s._replace(carry=()), window.rows) for s in (old, new))
     b = b._replace(kx=mapped(b.x, p))
-    sums = residual_sums if g.schedule.stopping == "residuals" else change_sums
-    return sums(a, b, p, window.inside)
+    return MEASURES[g.schedule.stopping][0](a, b, p, window.inside)
 
 
 @torch.no_grad()

@@ -148,8 +148,8 @@ def models(as_json: options.Json = False) -> None:
             name: {
                 "summary": e.summary,
                 "original": e.original is not None,
-                "rank": e.takes_rank,
-                "denoiser": e.takes_denoiser,
+                "rank": "rank" in e.takes,
+                "denoiser": "denoiser" in e.takes,
                 "bands": e.bands,
                 "weights": True,
             }
@@ -164,8 +164,8 @@ def models(as_json: options.Json = False) -> None:
     head = ("model", "what it says about a clean image")
     console.print_table(head, [(name, e.summary) for name, e in every.items()])
     groups = {
-        "rank to choose (--rank)": [n for n, e in entries.items() if e.takes_rank],
-        "denoiser (--denoiser)": [n for n, e in every.items() if e.takes_denoiser],
+        "rank to choose (--rank)": [n for n, e in entries.items() if "rank" in e.takes],
+        "denoiser (--denoiser)": [n for n, e in every.items() if "denoiser" in e.takes],
         "published version (--weights original)": [n for n, e in entries.items() if e.original],
         "without weights": list(others),
     }

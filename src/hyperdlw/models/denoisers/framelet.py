@@ -14,11 +14,7 @@ WINDOW = 5
 CAUTION = 1.5
 """Factor on the noise variance."""
 
-TAPS = (
-    (0.25, 0.5, 0.25),
-    (-math.sqrt(2) / 4, 0.0, math.sqrt(2) / 4),
-    (-0.25, 0.5, -0.25),
-)
+TAPS = ((0.25, 0.5, 0.25), (-math.sqrt(2) / 4, 0.0, math.sqrt(2) / 4), (-0.25, 0.5, -0.25))
 """Piecewise linear framelets: their undecimated transform is a tight frame."""
 
 

@@ -22,11 +22,7 @@ STORE_BYTES = 256 * 2**20
 
 
 def run(
-    y: Tensor,
-    *,
-    rank: int | None = None,
-    seed: int = 0,
-    labels: Tensor | None = None,
+    y: Tensor, *, rank: int | None = None, seed: int = 0, labels: Tensor | None = None
 ) -> Tensor:
     """NMoG: low rank by variational Bayes, the noise of every band a mixture of Gaussians.
 
