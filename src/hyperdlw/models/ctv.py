@@ -7,22 +7,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ..solver import (
-    BAND,
-    COL,
-    NUCLEAR,
-    ROW,
-    Model,
-    Problem,
-    Schedule,
-    State,
-    gradient,
-    l1,
-    term,
-    weighted_l2,
-)
-
-AXES = (ROW, COL, BAND)
+from ..solver import AXES, NUCLEAR, Model, Problem, Schedule, State, gradient, l1, term, weighted_l2
 
 
 def build(shape: Sequence[int], strength: float = 1.0) -> Model:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..solver import BAND, COL, ROW, Model, Schedule, gradient, l1, shared_basis, weighted_l2
+from ..solver import AXES, Model, Schedule, gradient, l1, shared_basis
 
 
 def build(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = None) -> Model:
@@ -16,8 +16,7 @@ def build(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = Non
     """
     rank = rank or min(shape[0], 4 if shape[0] <= 40 else 5)
     return Model(
-        terms=tuple(shared_basis(gradient(k), rank, 0.025 * strength) for k in (ROW, COL, BAND)),
-        fidelity=weighted_l2(),
+        terms=tuple(shared_basis(gradient(k), rank, 0.025 * strength) for k in AXES),
         schedule=Schedule(steps=30, mu=1e-2, growth=1.2),
         rank=rank,
     )
@@ -28,7 +27,7 @@ def original(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = 
     rank = rank or min(shape[0], 13)
     tau = 0.004 * math.sqrt(shape[1] * shape[2]) * strength
     return Model(
-        terms=tuple(shared_basis(gradient(k), rank, tau, "first") for k in (ROW, COL, BAND)),
+        terms=tuple(shared_basis(gradient(k), rank, tau, "first") for k in AXES),
         fidelity=l1(),
         schedule=Schedule(
             steps=40, mu=1e-2, growth=1.5, largest=1e6, order=("image", "terms", "data")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..solver import FactorPenalty, Model, Schedule, product, reweighted_l1, weighted_l2
+from ..solver import FactorPenalty, Model, Schedule, product, reweighted_l1
 
 
 def build(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = None) -> Model:
@@ -19,7 +19,6 @@ def build(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = Non
     penalty = FactorPenalty(edges=0.05 * strength, smooth=smooth, coupling=10.0)
     return Model(
         terms=(product(rank, penalty),),
-        fidelity=weighted_l2(),
         schedule=Schedule(steps=20, mu=0.1, growth=1.15),
         central="data",
         output=0,

@@ -5,19 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..solver import (
-    COL,
-    ROW,
-    SATURATION_VALUE,
-    Model,
-    Schedule,
-    gradient,
-    l2,
-    opponent,
-    saturation_value,
-    term,
-    weighted_l2,
-)
+from ..solver import COL, ROW, Model, Schedule, gradient, l2, opponent, saturation_value, term
 
 BANDS = 3
 EDGES = opponent(gradient(ROW, COL))
@@ -30,7 +18,6 @@ def build(shape: Sequence[int], strength: float = 1.0) -> Model:
     """
     return Model(
         terms=(term(saturation_value(0.5), EDGES, strength=0.2 * strength),),
-        fidelity=weighted_l2(),
         schedule=Schedule(steps=20, mu=0.1, growth=1.05),
     )
 
@@ -43,7 +30,7 @@ def original(shape: Sequence[int], strength: float = 1.0, *, noise: float = 0.05
     """
     alpha = 0.01 * noise * math.sqrt(3 * shape[1] * shape[2])
     return Model(
-        terms=(term(SATURATION_VALUE, EDGES, strength=alpha * strength),),
+        terms=(term(saturation_value(0.1), EDGES, strength=alpha * strength),),
         fidelity=l2(),
         schedule=Schedule(steps=100, mu=0.01, order=("data", "image", "terms")),
     )

@@ -17,6 +17,7 @@ from .factor_model import product as product
 from .loop import Backward as Backward
 from .loop import Solution as Solution
 from .loop import solve as solve
+from .operators import AXES as AXES
 from .operators import BAND as BAND
 from .operators import COL as COL
 from .operators import ROW as ROW

@@ -1,111 +1,75 @@
-"""Backward passes through an iteration: checkpointed unrolling and implicit differentiation.
-
-Both work on any ``step(state, problem) -> state`` whose state is a nest of tuples with tensors at
-the leaves and whose problem is a frozen dataclass with tensor fields ``y`` and ``w``.
-"""
+"""Backward passes through an iteration: checkpointed unrolling and implicit differentiation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.checkpoint import checkpoint
 
-S = TypeVar("S")
-P = TypeVar("P", bound="Weighted")
+from .admm import State
+from .problem import Problem
 
-
-class Weighted(Protocol):
-    """A frozen dataclass with the tensors a gradient is wanted for."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def y(self) -> Tensor: ...
-
-    @property
-    def w(self) -> Tensor: ...
+Step: TypeAlias = Callable[[State[Tensor], Problem], State[Tensor]]
+"""One or several steps, differentiable in y and w of the problem."""
 
 
 def _split(state: Any) -> tuple[list[Tensor], Callable[[list[Tensor]], Any]]:
     """The distinct tensors of a nest, and a function that puts others in their places."""
     leaves, spec = tree_flatten(state)
-    tensors: list[Tensor] = []
-    slots: list[int | None] = []
-    seen: dict[int, int] = {}
-    for leaf in leaves:
-        if not isinstance(leaf, Tensor):
-            slots.append(None)
-            continue
-        if id(leaf) not in seen:
-            seen[id(leaf)] = len(tensors)
-            tensors.append(leaf)
-        slots.append(seen[id(leaf)])
+    distinct = {id(leaf): leaf for leaf in leaves if isinstance(leaf, Tensor)}
+    places = {key: i for i, key in enumerate(distinct)}
 
     def join(values: list[Tensor]) -> Any:
-        new = [leaf if i is None else values[i] for leaf, i in zip(leaves, slots, strict=True)]
+        new = [values[places[id(v)]] if isinstance(v, Tensor) else v for v in leaves]
         return tree_unflatten(new, spec)
 
-    return tensors, join
+    return list(distinct.values()), join
 
 
-def checkpointed(advance: Callable[[S, P], S], state: S, problem: P) -> S:
+def checkpointed(advance: Step, state: State[Tensor], problem: Problem) -> State[Tensor]:
     """``advance(state, problem)`` that keeps its arguments only and recomputes the rest."""
     tensors, join = _split(state)
     box: list[Callable[[list[Tensor]], Any]] = []
 
     def call(y: Tensor, w: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
-        new = advance(join(list(values)), replace(problem, y=y, w=w))
-        out, rebuild = _split(new)
+        out, rebuild = _split(advance(join(list(values)), replace(problem, y=y, w=w)))
         box[:] = [rebuild]
         return tuple(out)
 
     out = checkpoint(call, problem.y, problem.w, *tensors, use_reentrant=False)
-    result: S = box[0](list(out))
+    result: State[Tensor] = box[0](list(out))
     return result
 
 
-def fixed_point(
-    step: Callable[[S, P], S],
-    state: S,
-    problem: P,
-    tolerance: float | None = None,
-    steps: int = 5000,
-) -> S:
+STEPS = 5000
+"""Adjoint steps, at most."""
+
+
+def fixed_point(step: Step, state: State[Tensor], problem: Problem) -> State[Tensor]:
     """The fixed point ``state`` of ``step(., problem)`` with the gradient of the implicit function.
 
     At s = T(s; y, w) the vector-Jacobian product of the solution is g' (I - T_s)^-1 T_{y,w}. The
     inverse is applied by iterating the adjoint of one step, q <- g + T_s' q, which converges where the
     iteration itself does and needs the memory of one step only.
     """
-    tensors, _ = _split(state)
-    if tolerance is None:
-        tolerance = 1e-12 if tensors[0].dtype == torch.float64 else 1e-6
+    tensors, join = _split(state)
     still = [t.detach() for t in tensors]
     apply: Callable[..., tuple[Tensor, ...]] = _FixedPoint.apply
-    out = apply(step, state, problem, tolerance, steps, problem.y, problem.w, *still)
-    _, join = _split(state)
-    result: S = join(list(out))
+    result: State[Tensor] = join(list(apply(step, join, problem, problem.y, problem.w, *still)))
     return result
 
 
 class _FixedPoint(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        step: Any,
-        state: Any,
-        problem: Any,
-        tolerance: float,
-        steps: int,
-        *tensors: Tensor,
+        ctx: Any, step: Step, join: Any, problem: Problem, *tensors: Tensor
     ) -> tuple[Tensor, ...]:
-        ctx.step, ctx.problem, ctx.tolerance, ctx.steps = step, problem, tolerance, steps
-        _, ctx.join = _split(state)
+        ctx.step, ctx.join, ctx.problem = step, join, problem
         ctx.save_for_backward(*tensors)
         return tuple(t.clone() for t in tensors[2:])
 
@@ -120,17 +84,18 @@ class _FixedPoint(torch.autograd.Function):
             # the identity): give every place of the input nest its own output.
             new = ctx.step(ctx.join(inputs), replace(ctx.problem, y=y, w=w))
         outputs = _match(ctx.join(inputs), new, inputs)
+        tolerance = 1e-12 if values[0].dtype == torch.float64 else 1e-6
         q = list(grads)
-        for _ in range(ctx.steps):
+        for _ in range(STEPS):
             pulled = _vjp(outputs, inputs, q)
             fresh = [g + t for g, t in zip(grads, pulled, strict=True)]
             moved = sum(float((a - b).square().sum()) for a, b in zip(fresh, q, strict=True))
             size = sum(float(a.square().sum()) for a in fresh)
             q = fresh
-            if moved <= (ctx.tolerance**2) * size:
+            if moved <= tolerance**2 * size:
                 break
         gy, gw = _vjp(outputs, [y, w], q)
-        return (None, None, None, None, None, gy, gw, *([None] * len(values)))
+        return (None, None, None, gy, gw, *([None] * len(values)))
 
 
 def _match(old: Any, new: Any, inputs: list[Tensor]) -> list[Tensor]:

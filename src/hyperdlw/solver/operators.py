@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 BAND, ROW, COL = -3, -2, -1
+AXES = (ROW, COL, BAND)
 
 
 @dataclass(frozen=True)

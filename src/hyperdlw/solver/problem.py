@@ -65,17 +65,11 @@ class Schedule:
 
     def converged(self, tolerance: float = 1e-5, steps: int = 1000) -> Schedule:
         """The same penalties run to a tolerance, in the order for which ADMM provably converges."""
+        long = replace(self, steps=steps, growth=1.0, tolerance=tolerance)
         if not self.multipliers:
-            return replace(self, steps=steps, growth=1.0, tolerance=tolerance, stopping="change")
-        return replace(
-            self,
-            steps=steps,
-            growth=1.0,
-            tolerance=tolerance,
-            balance=True,
-            order=("image", "terms", "data"),
-            stopping="residuals",
-        )
+            return replace(long, stopping="change")
+        order: tuple[Block, ...] = ("image", "terms", "data")
+        return replace(long, balance=True, order=order, stopping="residuals")
 
 
 @dataclass(frozen=True)

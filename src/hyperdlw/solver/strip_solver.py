@@ -26,29 +26,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from .admm import State, central_step, grow_penalty, output, start
+from . import strip_step
+from .admm import central_step, grow_penalty, output, start
 from .disk import DiskArray, Work
 from .loop import iterate
 from .operators import ROW
 from .penalties import Small
 from .problem import Problem, Schedule, norm_of
 from .stopping import MEASURES, Residuals
-from .strip_step import (
-    DiskProblem,
-    DiskState,
-    Piece,
-    Spectrum,
-    acts_on_bands,
-    divide_band,
-    measure_strip,
-    measure_strip_gap,
-    project_start,
-    project_strip,
-    sum_start,
-    sum_strip,
-    update_strip,
-    write_start,
-)
+from .strip_step import DiskProblem, DiskState, Piece, Spectrum, acts_on_bands
 from .terms import Carry
 
 COPIES = {"u.terms", "u.data", "m.terms", "m.data"}
@@ -99,7 +85,7 @@ class StripSolver:
     def start(self) -> DiskState:
         """The first state, on disk."""
         g, p = self.g, self.p
-        self.work.map("start: sums", partial(sum_start, g), g.plan.strips)
+        self.work.map("start: sums", partial(strip_step.sum_start, g), g.plan.strips)
         totals = self.add_up("first")
         carry: list[Carry] = [None] * len(p.functions)
         for f, function in enumerate(p.functions):
@@ -115,23 +101,16 @@ class StripSolver:
         like = start(Problem(g.model, tiny, tiny, 0, g.whole), g.schedule)
         made: list[DiskArray] = []
 
-        def new(v: Tensor) -> DiskArray:
+        def new(v: object) -> object:
+            if not isinstance(v, Tensor):
+                return v
             made.append(g.array(f"start-{len(made)}", v.shape[:-2]))
             return made[-1]
 
-        def new_copies(images: Sequence[Tensor | None]) -> tuple[Held, ...]:
-            return tuple(None if v is None else new(v) for v in images)
-
-        out: DiskState = State(
-            new(like.x),
-            new_copies(like.u),
-            new_copies(like.m),
-            (None,) * len(like.kx),
-            tree_map(lambda v: new(v) if isinstance(v, Tensor) else v, like.carry),
-            like.mu,
-            like.k,
+        out: DiskState = tree_map(new, like._replace(kx=(None,) * len(like.kx)))
+        (mu, *_) = self.work.map(
+            "start", partial(strip_step.write_start, g, out), g.plan.strips, made
         )
-        (mu, *_) = self.work.map("start", partial(write_start, g, out), g.plan.strips, made)
         kept = zip(p.functions, carry, out.carry, strict=True)
         both = tuple(old if f.staged is not None else new for f, old, new in kept)
         return out._replace(mu=mu, carry=both)
@@ -144,7 +123,8 @@ class StripSolver:
         channels = staged.project_part(torch.zeros(g.shape[0], 1, 1), small).shape[:-2]
         out, stage = g.array(f"start-images{f}", channels), f"start: images {f}"
         if staged.start_images is None:
-            self.work.map(stage, partial(project_start, g, f, small, out), g.plan.strips, [out])
+            work = partial(strip_step.project_strip, g, None, f, small, out)
+            self.work.map(stage, work, g.plan.strips, [out])
         else:
             make, whole = staged.start_images, slice(None)
             self.work.map(stage, lambda _: out.write(whole, make(g.shape)), [0], [out], here=True)
@@ -193,7 +173,8 @@ class StripSolver:
         bands, rows, cols = self.g.shape
         if "spectrum" in pieces:
             half = (bands, rows, cols // 2 + 1)
-            x = DiskArray(self.g.folder / f"{name}-x", half, self.g.complex_dtype)
+            dtype = "complex64" if self.g.y.dtype == "float32" else "complex128"
+            x = DiskArray(self.g.folder / f"{name}-x", half, dtype)
         elif "x" in made and not (pieces[0] == "centre" and self.p.central is None):
             x = self.g.array(f"{name}-x", (bands,))
         out = s._replace(
@@ -210,7 +191,7 @@ class StripSolver:
         """Some pieces of a step over all strips, from one state into the new arrays of another."""
         given, wanted = keep_read(s, pieces, self.g.schedule), keep_new(out, s)
         makes = [a for a in tree_leaves(wanted) if isinstance(a, DiskArray)]
-        work = partial(update_strip, self.g, pieces, given, wanted)
+        work = partial(strip_step.update_strip, self.g, pieces, given, wanted)
         self.work.map(f"step {name}", work, self.g.plan.strips, makes)
         self.remove_unused(out)
         return out
@@ -220,7 +201,9 @@ class StripSolver:
         g, staged = self.g, self.g.staged(f)
         stage = f"{s.k}-sum{f}"
         slim = s._replace(u=(), m=tuple(m if j == f else None for j, m in enumerate(s.m)))
-        self.work.map(f"step {stage}", partial(sum_strip, g, slim, f, stage), g.plan.strips)
+        self.work.map(
+            f"step {stage}", partial(strip_step.sum_strip, g, slim, f, stage), g.plan.strips
+        )
         (total,) = self.add_up(stage)
         central = f == self.p.central
         t = central_step(s.mu, self.p, g.schedule) if central else self.p.step_size(f, s.mu)
@@ -231,7 +214,7 @@ class StripSolver:
             assert update is not None
             channels = staged.project_part(torch.zeros(g.shape[0], 1, 1), small).shape[:-2]
             low, new = (g.array(f"{s.k}-{name}{f}", channels) for name in ("low", "images"))
-            work = partial(project_strip, g, slim._replace(carry=()), f, small, low)
+            work = partial(strip_step.project_strip, g, slim._replace(carry=()), f, small, low)
             self.work.map(f"step {s.k}-low{f}", work, g.plan.strips, [low])
 
             def update_images(_: int) -> None:
@@ -249,7 +232,7 @@ class StripSolver:
         g = self.g
         assert isinstance(s.x, DiskArray)
         out = replace(s.x, path=g.folder / f"{s.k}-divided")
-        work = partial(divide_band, g, s.x, out, s.mu)
+        work = partial(strip_step.divide_band, g, s.x, out, s.mu)
         self.work.map(f"step {s.k}-divide", work, range(g.shape[0]), [out])
         s = s._replace(x=Spectrum(out, g.shape[2], acts_on_bands(g.model)))
         self.remove_unused(s)
@@ -257,14 +240,14 @@ class StripSolver:
 
     def measure(self, old: DiskState, new: DiskState) -> Residuals:
         """What the schedule stops by."""
-        work = partial(measure_strip, self.g, old, new)
+        work = partial(strip_step.measure_strip, self.g, old, new)
         parts = self.work.map(f"step {old.k}-measure", work, self.g.plan.strips)
         sums = [sum(column) for column in zip(*parts, strict=True)]
         return MEASURES[self.g.schedule.stopping][1](sums)
 
     def measure_gap(self, s: DiskState) -> float:
         """||u - K x||^2 over all copies."""
-        work = partial(measure_strip_gap, self.g, s)
+        work = partial(strip_step.measure_strip_gap, self.g, s)
         return float(sum(self.work.map(f"step {s.k}-gap", work, self.g.plan.strips)))
 
     # --- files

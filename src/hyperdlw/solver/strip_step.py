@@ -24,7 +24,7 @@ from .operators import BAND
 from .penalties import Small, StagedProx, exact_gram
 from .problem import Model, Problem, Schedule, Whole
 from .stopping import MEASURES, measure_gap
-from .terms import Carry, Term
+from .terms import Term
 
 Piece = Literal["terms", "data", "image", "mean", "spectrum", "centre", "finish"]
 """A piece of a step: a block of it; or "mean" and "spectrum", the image update up to where it becomes
@@ -95,10 +95,6 @@ class DiskProblem:
         """Images (*lead, row, col) in a file of the folder; not made yet."""
         return DiskArray(self.folder / name, (*lead, *self.shape[1:]), self.y.dtype)
 
-    @property
-    def complex_dtype(self) -> str:
-        return "complex64" if self.y.dtype == "float32" else "complex128"
-
 
 def use_stages(model: Model) -> Model:
     """The model with the last stage of every staged prox in its place.
@@ -119,20 +115,12 @@ def use_stages(model: Model) -> Model:
     return replace(model, terms=tuple(last(t) for t in model.terms))
 
 
-def load_carry(carry: Carry, rows: Rows) -> Carry:
-    """A window of what the terms carry."""
-    return tree_map(lambda a: a.read(rows) if isinstance(a, DiskArray | Spectrum) else a, carry)
-
-
 def load_state(s: DiskState, rows: Rows) -> State[Tensor]:
-    """A window of a state on disk, without K x; an image that is not there is an empty tensor."""
-
-    def read(images: Sequence[DiskArray | Spectrum | None]) -> tuple[Tensor | None, ...]:
-        return tuple(None if a is None else a.read(rows) for a in images)
-
-    x = torch.empty(0) if s.x is None else s.x.read(rows)
-    carry = load_carry(s.carry, rows)
-    return State(x, read(s.u), read(s.m), (None,) * len(s.u), carry, s.mu, s.k)
+    """A window of a state on disk, without K x."""
+    held: State[Tensor] = tree_map(
+        lambda a: a.read(rows) if isinstance(a, DiskArray | Spectrum) else a, s
+    )
+    return held
 
 
 @torch.no_grad()
@@ -152,15 +140,6 @@ def sum_start(g: DiskProblem, i: int) -> None:
         peak[i] = own.abs().amax()
         parts += [exact_gram(own), peak]
     save_share(g, "first", i, parts)
-
-
-@torch.no_grad()
-def project_start(g: DiskProblem, f: int, small: Small, out: DiskArray, i: int) -> None:
-    """One strip of the first few images of a staged prox."""
-    window = g.plan.window(i, 0)
-    project_part = g.staged(f).project_part
-    assert project_part is not None
-    out.write(window.own, project_part(g.problem(window.rows).measured, small))
 
 
 @torch.no_grad()
@@ -238,11 +217,11 @@ def sum_strip(g: DiskProblem, s: DiskState, f: int, stage: str, i: int) -> None:
 
 @torch.no_grad()
 def project_strip(
-    g: DiskProblem, s: DiskState, f: int, small: Small, out: DiskArray, i: int
+    g: DiskProblem, s: DiskState | None, f: int, small: Small, out: DiskArray, i: int
 ) -> None:
-    """One strip of the few images of a staged prox, before they are updated."""
+    """One strip of the few images of a staged prox, before they are updated; of y without a state."""
     window = g.plan.window(i)
-    v, _ = _prox_point(g, s, f, window.rows)
+    v = g.problem(window.rows).measured if s is None else _prox_point(g, s, f, window.rows)[0]
     project_part = g.staged(f).project_part
     assert project_part is not None
     out.write(window.own, project_part(v[..., window.inside, :], small))

@@ -26,7 +26,7 @@ Denoiser = Callable[[Tensor, float], Tensor]
 """(image (..., band, row, col), sigma) -> image of the same shape."""
 
 PlaneDenoiser = Callable[[Tensor, Tensor], Tensor]
-"""(grey images (image, row, col), sigma: one per image, or a map of the same shape) -> images."""
+"""(grey images (image, row, col), sigma: one number, one per image, or a map) -> images."""
 
 RUN = 4
 """Neighbouring pixels of a row that are added up before the components are found."""
@@ -96,12 +96,7 @@ def _shipped() -> FFDNet:
 
 
 def denoise_planes(images: Tensor, sigma: Tensor | float) -> Tensor:
-    """Denoise grey images (image, row, col) near [0, 1] with the shipped network.
-
-    Args:
-        sigma: noise level in the units of the images: one number, one per image, or a map
-            (image, row, col).
-    """
+    """Denoise grey images near [0, 1] with the shipped network, see :data:`PlaneDenoiser`."""
     out: Tensor = _shipped()(images, torch.as_tensor(sigma))
     return out
 
@@ -152,7 +147,7 @@ class EigenDenoiser:
         if x.dim() > 3:
             flat = x.reshape(-1, *x.shape[-3:])
             return torch.stack([self(cube, sigma) for cube in flat]).view_as(x)
-        basis = find_components(x, self.rank, sigma)
+        basis = components_from_sums(sum_spectra(x), self.rank, sigma).to(x.dtype)
         out: Tensor = torch.tensordot(
             basis, self.denoise_images(torch.tensordot(basis.T, x, 1), sigma), 1
         )
@@ -165,11 +160,7 @@ class EigenDenoiser:
         return scale_to_unit(self.denoise)(images, images.new_full((len(images),), sigma))
 
     def staged(self, sigma: Callable[[float], float]) -> StagedProx:
-        """In stages: the sums give the components, the few images are the eigenimages.
-
-        Args:
-            sigma: the noise level for a step t.
-        """
+        """In stages, with the noise level of a step t: sums give the components of the eigenimages."""
 
         def update_small(total: Tensor, t: float, small: Small) -> Small:
             return components_from_sums(total, self.rank, sigma(t))
@@ -201,15 +192,6 @@ DENOISERS: Registry[Entry] = Registry(
 
 
 @torch.no_grad()
-def find_components(x: Tensor, rank: Rank, sigma: float) -> Tensor:
-    """Orthonormal columns (band, component) that span the strongest spectral components of a cube.
-
-    Every sign is such that the eigenimage has a positive mean, so that reordering the bands
-    reorders the result.
-    """
-    return components_from_sums(sum_spectra(x), rank, sigma).to(x.dtype)
-
-
 def sum_spectra(x: Tensor) -> Tensor:
     """Sums over pixels x_b x_c, x_b and 1, as columns (band, band + 2) in float64.
 
@@ -226,7 +208,11 @@ def sum_spectra(x: Tensor) -> Tensor:
 
 
 def components_from_sums(sums: Tensor, rank: Rank, sigma: float) -> Tensor:
-    """The components from the sums over the pixels."""
+    """Orthonormal columns (band, component) that span the strongest spectral components of a cube.
+
+    Every sign is such that the eigenimage has a positive mean, so that reordering the bands
+    reorders the result.
+    """
     bands = len(sums)
     values, vectors = torch.linalg.eigh(sums[:, :bands])
     if rank == "auto":

@@ -39,9 +39,7 @@ def run(
     is the root of the diagonal of (E'M_iE)^-1; 7 X = E Z in the old scale.
 
     Args:
-        y: noisy image (band, row, col), bands in [0, 1].
         rank: dimension of the subspace; None: 8, or 4 for fewer than 64 bands.
-        seed: not used, no random number is drawn.
         denoiser: of the eigenimages, with a map of their noise level: "framelet" (local Wiener
             shrinkage), "gauss" (the shipped network; the published one is FFDNet), a file or a
             callable.

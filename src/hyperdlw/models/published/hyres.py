@@ -25,9 +25,7 @@ def run(y: Tensor, *, rank: int | None = None, seed: int = 0) -> Tensor:
     wavelet basis W and the spectral singular vectors V; the columns of C are soft-thresholded.
 
     Args:
-        y: noisy image (band, row, col), bands in [0, 1].
         rank: number of eigenimages kept; None: the one of least estimated risk.
-        seed: not used, no random number is drawn.
     """
     bands, rows, cols = y.shape
     data = y.reshape(bands, -1).double()

@@ -22,7 +22,6 @@ def run(y: Tensor, *, rank: int | None = None, seed: int = 0) -> Tensor:
     20 x 20 pixels, by alternation; the image is the mean of the L.
 
     Args:
-        y: noisy image (band, row, col), bands in [0, 1].
         rank: largest rank of a patch; None: 7, or 3 for fewer than 64 bands.
         seed: of the random matrices that find the leading subspace of a patch.
     """

@@ -31,7 +31,6 @@ def run(
     ``rank`` are left. Computed in float64, pixels in chunks.
 
     Args:
-        y: noisy image (band, row, col), bands in [0, 1].
         rank: of the result; None: 5.
         seed: of the first assignment of voxels to components.
         labels: first component of every voxel (band, row, col), instead of a random one.
@@ -46,8 +45,7 @@ def run(
     else:
         index = labels.reshape(bands, -1).T.long()
     shares = torch.nn.functional.one_hot(index, COMPONENTS).double()
-    level = float(data.square().mean().sqrt())
-    level = level if level > 0 else 1.0
+    level = float(data.square().mean().sqrt()) or 1.0
     width = v.shape[1]
     # The first two updates of the noise use the prior rate; from then on it is estimated.
     rate = ETA / LAMBDA
