@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -26,14 +25,6 @@ STEPS = {"weights": 500, "sparse": 1500}
 """Iterations with weights, which lead there sooner, and with the sparse term."""
 AVERAGE = 0.98
 """Decay of the running mean of the images."""
-
-
-@dataclass(frozen=True)
-class Fit:
-    """The image after the last iteration, and the loss of every iteration."""
-
-    x: Tensor
-    loss: list[float]
 
 
 def build(shape: Sequence[int], strength: float = 1.0) -> Model:
@@ -61,9 +52,10 @@ def _model(strength: float, sparse: bool) -> Model:
                 watch(State(x, (), (), (), (), schedule.mu, k))
 
         w = None if sparse else p.w
-        fit = restore(p.measured, w, schedule, strength=strength, seed=p.seed, progress=progress)
-        state = State(fit.x, (), (), (), (), schedule.mu, len(fit.loss))
-        return Solution(fit.x, state, (), True)
+        x, loss = restore(
+            p.measured, w, schedule, strength=strength, seed=p.seed, progress=progress
+        )
+        return Solution(x, State(x, (), (), (), (), schedule.mu, len(loss)), (), True)
 
     steps = STEPS["sparse" if sparse else "weights"]
     return Model(terms=(), schedule=Schedule(steps=steps, mu=MU), method=method)
@@ -78,8 +70,8 @@ def restore(
     strength: float = 1.0,
     seed: int = 0,
     progress: Callable[[int, Tensor], None] | None = None,
-) -> Fit:
-    """Fit the network to a cube (band, row, col) in [0, 1].
+) -> tuple[Tensor, list[float]]:
+    """Fit the network to a cube (band, row, col) in [0, 1]; the image, and the loss of every iteration.
 
     Minimises  ||sqrt(w) (y - x)|| + strength R(x)  over the parameters of x = net(z), R the l1 norm
     of |D x| for spatial and spatial-spectral differences, split with the penalty mu: one step of
@@ -139,7 +131,7 @@ def restore(
             progress(k + 1, image)
         if schedule.seconds is not None and time.monotonic() - begun > schedule.seconds:
             break
-    return Fit(image, losses)
+    return image, losses
 
 
 def variation(x: Tensor) -> list[Tensor]:

@@ -11,6 +11,7 @@ from ..solver import Model, Schedule, Term
 from .denoisers.catalogue import Denoiser, EigenDenoiser, resolve_denoiser
 
 SIGMA, MU = 50 / 255, 0.5
+SCHEDULE = Schedule(steps=12, mu=MU, order=("image", "terms"), guard=3)
 CubeSpec = str | Path | Denoiser
 
 
@@ -35,9 +36,7 @@ def build(
     staged = denoise.staged(level) if isinstance(denoise, EigenDenoiser) else None
     return Model(
         terms=(Term(lambda v, t, carry: (denoise(v, level(t)), carry), staged=staged),),
-        schedule=Schedule(
-            steps=12, mu=MU, order=("image", "terms"), multipliers=multipliers, guard=3
-        ),
+        schedule=replace(SCHEDULE, multipliers=multipliers),
         central="data",
         output=0,
     )

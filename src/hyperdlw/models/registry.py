@@ -227,10 +227,9 @@ def find_model(
         if (option in given or asked.get(option)) and option not in entry.takes:
             others = ", ".join(e.name for e in REGISTRY.values() if option in e.takes)
             raise BadOption(f"the model '{name}' {refusal.format(others=others)}")
-    if isinstance(rank, str) and entry.kind == "published":
-        raise BadOption(f"the model '{name}' takes a whole number as rank, not '{rank}'")
-    if isinstance(rank, str) and rank != "auto":
-        raise BadOption(f"rank must be a whole number or 'auto', not '{rank}'")
+    if isinstance(rank, str) and (rank != "auto" or entry.kind == "published"):
+        also = "" if entry.kind == "published" else " or 'auto'"
+        raise BadOption(f"rank must be a whole number{also} for '{name}', not '{rank}'")
     if isinstance(rank, int) and rank < 1:
         raise BadOption(f"rank must be at least 1, not {rank}")
     if denoiser is not None and not callable(denoiser):

@@ -85,8 +85,7 @@ class DLWnet3d(nn.Module):
     def last_layer(self, t: Tensor, padding: int) -> Tensor:
         """The 3x3x3 convolution to one channel: a 2-D one per band offset, then a shifted sum.
 
-        Args:
-            padding: zero rows above and below the image; there is one zero column and band anyway.
+        ``padding`` zero rows lie above and below the image; there is one zero column and band anyway.
         """
         n, bands, _, cols, _ = t.shape
         image = _as_image(t, along_bands=False)
@@ -106,11 +105,7 @@ def factor(t: Tensor, layer: nn.Module, along_bands: bool) -> Tensor:
 
 
 class _RowWindow:
-    """The rows that a 3x3 layer looks at: new ones, the two before them, zeros beyond the image.
-
-    Args:
-        most: rows that are looked at at once, at most.
-    """
+    """At most ``most`` rows for a 3x3 layer: new ones, the two before them, zeros beyond the image."""
 
     def __init__(self, most: int) -> None:
         self.most = most

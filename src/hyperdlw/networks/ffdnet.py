@@ -41,12 +41,9 @@ class FFDNet(nn.Module):
             nn.init.zeros_(parameter)
 
     def forward(self, y: Tensor, sigma: Tensor) -> Tensor:
-        """Denoise images.
+        """Denoise images (image, row, col) of any size, values near [0, 1].
 
-        Args:
-            y: (image, row, col), values near [0, 1], any size.
-            sigma: standard deviation in the units of y: one number, one per image, or a map that
-                broadcasts to y.
+        ``sigma`` is in the units of y: one number, one per image, or a map that broadcasts to y.
         """
         if y.dim() != 3:
             raise BadInput(f"the grey denoiser wants (image, row, col), not shape {tuple(y.shape)}")

@@ -9,7 +9,7 @@ window and channel, looked up in a small learned memory. It guesses the noise le
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -21,8 +21,7 @@ from .skip import reflect_to
 WIDTH, HEADS, GROUPS, SQUEEZED, LOW, MEMORY = 96, 6, 4, 24, 12, 128
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(NamedTuple):
     """Blocks that share a window (side in pixels) and a rectangle (its short side)."""
 
     blocks: int

@@ -15,7 +15,7 @@ Without multipliers (``Schedule.multipliers``) the same step is half-quadratic s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 import torch
@@ -65,13 +65,9 @@ def update(s: State[Tensor], p: Problem, schedule: Schedule, block: Block) -> St
     if block == "image":
         mean = p.inverse(s.mu, schedule.proximal)(right_side(s, p, schedule))
         return centre(s._replace(x=mean), p, schedule)
-    return _copies(s, p, p.groups[block])
-
-
-def _copies(s: State[Tensor], p: Problem, indices: Sequence[int]) -> State[Tensor]:
-    """u_i = prox_{g_i / mu_i}(K_i x - m_i / mu_i)."""
+    # u_i = prox_{g_i / mu_i}(K_i x - m_i / mu_i)
     u, carry = list(s.u), list(s.carry)
-    for i in indices:
+    for i in p.groups[block]:
         kx = s.kx[i]
         assert kx is not None
         v, t = argument(kx, s.m[i], p.step_size(i, s.mu))

@@ -38,10 +38,7 @@ def weighted_l2(scale: float = 1.0) -> Fidelity:
         a = w * (t * scale)
         return torch.addcmul(v, a, y) / (a + 1.0)
 
-    def value(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
-        return 0.5 * scale * (w * (y - x) ** 2).sum()
-
-    return Fidelity("weighted_l2", prox, value)
+    return Fidelity("weighted_l2", prox, lambda x, y, w: 0.5 * scale * (w * (y - x) ** 2).sum())
 
 
 def l1(strength: float = 1.0) -> Fidelity:
@@ -52,10 +49,7 @@ def l1(strength: float = 1.0) -> Fidelity:
         limit = w * (t * strength)
         return v - r.clamp(-limit, limit)
 
-    def value(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
-        return strength * (w * (y - x).abs()).sum()
-
-    return Fidelity("l1", prox, value)
+    return Fidelity("l1", prox, lambda x, y, w: strength * (w * (y - x).abs()).sum())
 
 
 def l2_sparse(strength: float) -> Fidelity:

@@ -160,30 +160,20 @@ class FactorPenalty:
         pull = total[..., : -rank - 1, :] @ lift.mT
         gram = lift @ total[..., -rank - 1 :, :] @ lift.mT
         centre = total[..., : -rank - 1, -1] / total[..., -1:, -1]
-        spectra = self.solve_spectra(pull, gram, old, t)
+        # A B B' + (2 t smooth D'D + inertia) A = v B' + inertia old A. B B' is diagonal in its
+        # eigenvectors, the periodic D'D along the bands in Fourier space.
+        values, rotation = torch.linalg.eigh(gram)
+        bands = pull.shape[-2]
+        symbol = gradient(BAND).symbol((bands, 1, 1)).to(pull).view(bands, 1)
+        divisor = values.unsqueeze(-2) + 2.0 * t * self.smooth * symbol + self.inertia
+        turned = torch.fft.fft((pull + self.inertia * old) @ rotation, dim=-2) / divisor
+        spectra = torch.fft.ifft(turned, dim=-2).real @ rotation.mT
         turn = torch.linalg.eigh(spectra.mT @ spectra).eigenvectors
         spectra = spectra @ turn
         # Differences do not see a mean: its problem is quadratic.
         right = matvec(spectra.mT, centre) + self.inertia * matvec(turn.mT, level)
         mean = right / (spectra.square().sum(-2) + self.inertia)
         return NewSpectra(spectra, mean, turn, centre)
-
-    def solve_spectra(self, pull: Tensor, gram: Tensor, old: Tensor, t: float) -> Tensor:
-        """Solve  A B B' + (2 t smooth D'D + inertia) A = v B' + inertia old A  for A, in float64.
-
-        B B' is diagonal in its eigenvectors, the periodic D'D along the bands in Fourier space.
-
-        Args:
-            pull, gram: v B', (..., band, rank), and B B'.
-        """
-        values, rotation = torch.linalg.eigh(gram)
-        right = pull + self.inertia * old
-        bands = right.shape[-2]
-        symbol = gradient(BAND).symbol((bands, 1, 1)).to(right).view(bands, 1)
-        divisor = values.unsqueeze(-2) + 2.0 * t * self.smooth * symbol + self.inertia
-        turned = torch.fft.fft(right @ rotation, dim=-2) / divisor
-        spectra: Tensor = torch.fft.ifft(turned, dim=-2).real @ rotation.mT
-        return spectra
 
     def update_maps(self, low: Tensor, t: float, now: NewSpectra, old: Tensor) -> Tensor:
         """ADMM passes for  t edges sum log ||D_k B|| + 1/2 ||v - A B||^2 + inertia/2 ||B - R'old B||^2.

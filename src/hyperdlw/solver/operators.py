@@ -82,10 +82,6 @@ def gradient(*axes: int, wrap: bool = True) -> Operator:
     )
 
 
-# The two maps below are each other's derivative. Written as such they need one pass over memory per
-# axis, where roll, subtract and stack need three, and the backward pass as many again.
-
-
 def _gradient(x: Tensor, axes: Sequence[int], wrap: bool) -> Tensor:
     out = x.new_empty(*x.shape[:-3], len(axes), *x.shape[-3:])
     for part, axis in zip(out.unbind(-4), axes, strict=True):
@@ -117,7 +113,10 @@ def _divergence(u: Tensor, axes: Sequence[int], wrap: bool) -> Tensor:
 
 
 class _Differences(torch.autograd.Function):
-    """D x, or D'x where ``transposed`` says so; each is the derivative of the other."""
+    """D x, or D'x where ``transposed`` says so; each is the derivative of the other.
+
+    One pass over memory per axis, where roll, subtract and stack need three, and backward as many.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, axes: Sequence[int], wrap: bool, transposed: bool) -> Tensor:
@@ -184,10 +183,8 @@ def invert(
     """
     shape = tuple(shape[-3:])
     axes = tuple(sorted({a for _, k in operators for a in k.axes}))
-    eigenvalues = sum(
-        (a * k.symbol(shape) for a, k in operators[1:]),
-        operators[0][0] * operators[0][1].symbol(shape),
-    )
+    none = torch.zeros(1, 1, 1, dtype=torch.float64)
+    eigenvalues = sum((a * k.symbol(shape) for a, k in operators), none)
     if not axes:
         scale = 1.0 / float(eigenvalues.squeeze())
         return lambda r: r * scale

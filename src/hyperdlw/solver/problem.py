@@ -157,9 +157,7 @@ class Problem:
     @property
     def norm(self) -> float:
         """The largest singular value of the image, band by pixel."""
-        if self.whole is not None:
-            return self.whole.norm
-        return norm_of(exact_gram(self.measured))
+        return norm_of(exact_gram(self.measured)) if self.whole is None else self.whole.norm
 
     @property
     def peak(self) -> float:

@@ -80,8 +80,6 @@ class StripSolver:
         self.run_pass(s, (), s._replace(x=plain), "out")
         return plain
 
-    # --- the first state
-
     def start(self) -> DiskState:
         """The first state, on disk."""
         g, p = self.g, self.p
@@ -129,8 +127,6 @@ class StripSolver:
             make, whole = staged.start_images, slice(None)
             self.work.map(stage, lambda _: out.write(whole, make(g.shape)), [0], [out], here=True)
         return out
-
-    # --- a step
 
     def step(self, s: DiskState) -> DiskState:
         """One step over all strips: what is local in as few passes as possible."""
@@ -249,8 +245,6 @@ class StripSolver:
         """||u - K x||^2 over all copies."""
         work = partial(strip_step.measure_strip_gap, self.g, s)
         return float(sum(self.work.map(f"step {s.k}-gap", work, self.g.plan.strips)))
-
-    # --- files
 
     def add_up(self, stage: str) -> list[Tensor]:
         """Sums of the shares of all strips, in their order."""

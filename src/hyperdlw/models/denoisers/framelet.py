@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -48,24 +49,20 @@ def _shrink_details(
 ) -> tuple[Tensor, Tensor]:
     """The smooth part of a level, and what its shrunk details contribute to the image."""
     kept = torch.zeros_like(x)
-    for i in range(3):
-        for j in range(3):
-            if i == j == 0:
-                continue
-            c = _apply(x, i, j, step)
-            mean = _local_mean(c.square(), step)
-            noise = variance * (CAUTION * energy[i] * energy[j])
-            c = c * (1 - noise / mean.clamp_min(1e-30)).clamp_min(0)
-            kept += _apply(c, i, j, step, adjoint=True)
+    for i, j in list(itertools.product(range(3), repeat=2))[1:]:
+        c = _apply(x, i, j, step)
+        mean = _local_mean(c.square(), step)
+        noise = variance * (CAUTION * energy[i] * energy[j])
+        c = c * (1 - noise / mean.clamp_min(1e-30)).clamp_min(0)
+        kept += _apply(c, i, j, step, adjoint=True)
     return _apply(x, 0, 0, step), kept
 
 
 def _local_mean(x: Tensor, step: int) -> Tensor:
     """Mean over a square of pixels as far apart as the coefficients are independent."""
-    half = WINDOW // 2
     for dim in (-2, -1):
         total = x.clone()
-        for k in range(1, half + 1):
+        for k in range(1, WINDOW // 2 + 1):
             total += x.roll(k * step, dim) + x.roll(-k * step, dim)
         x = total / WINDOW
     return x

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ...errors import BadInput, MissingDependency
@@ -97,9 +96,7 @@ def _analyse(images: Tensor) -> tuple[Tensor, Any]:
     pywt = _pywt()
     multiple = 2**LEVELS
     extra = [(0, -n % multiple) for n in images.shape[1:]]
-    padded: NDArray[np.float64] = np.pad(
-        images.numpy(force=True), [(0, 0), *extra], mode="symmetric"
-    )
+    padded = np.pad(images.numpy(force=True), [(0, 0), *extra], mode="symmetric")
     with warnings.catch_warnings():
         # A small image has fewer levels than the filter is long; the transform stays orthogonal.
         warnings.simplefilter("ignore", UserWarning)

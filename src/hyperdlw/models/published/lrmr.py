@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import Tensor
 
-MANY_BANDS = 64
-"""From here on the published rank 7 is the default; a shorter spectrum gets 3."""
 SIDE, STEP = 20, 8
 """Side of a patch and distance of neighbouring ones, in pixels; a smaller image is one patch."""
 THRESHOLD, STEPS = 0.15, 101
@@ -26,14 +26,11 @@ def run(y: Tensor, *, rank: int | None = None, seed: int = 0) -> Tensor:
         seed: of the random matrices that find the leading subspace of a patch.
     """
     bands, rows, cols = y.shape
-    r = rank if rank is not None else (7 if bands >= MANY_BANDS else 3)
+    r = rank if rank is not None else (7 if bands >= 64 else 3)
     high, wide = min(SIDE, rows), min(SIDE, cols)
     windows = y.unfold(1, high, 1).unfold(2, wide, 1)
-    corners = [
-        (i, j)
-        for i in corner_positions(rows, high, STEP)
-        for j in corner_positions(cols, wide, STEP)
-    ]
+    tops, lefts = corner_positions(rows, high, STEP), corner_positions(cols, wide, STEP)
+    corners = list(itertools.product(tops, lefts))
     total, count = torch.zeros_like(y), y.new_zeros(rows, cols)
     shape = (STEPS, bands, min(r, bands))
     size = max(1, CHUNK // (high * wide * bands))
@@ -42,10 +39,8 @@ def run(y: Tensor, *, rank: int | None = None, seed: int = 0) -> Tensor:
         sketches = _sketches(seed, start, len(some), shape).to(y)
         patches = windows[:, some[:, 0], some[:, 1]].permute(1, 2, 3, 0)
         matrices = patches.reshape(len(some), high * wide, bands)
-        low = decompose(matrices, sketches)
-        for (i, j), patch in zip(
-            some.tolist(), low.view_as(patches).permute(0, 3, 1, 2), strict=True
-        ):
+        low = decompose(matrices, sketches).view_as(patches).permute(0, 3, 1, 2)
+        for (i, j), patch in zip(some.tolist(), low, strict=True):
             total[:, i : i + high, j : j + wide] += patch
             count[i : i + high, j : j + wide] += 1
     return total / count

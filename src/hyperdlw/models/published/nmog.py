@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -60,12 +61,13 @@ def run(
     for _ in range(STEPS):
         trust = torch.einsum("njk,jk->nj", shares, noise.tau)
         moments_v = cov_v + v.unsqueeze(2) * v.unsqueeze(1)
-        pixels = _Pixels(data, trust, moments_v, v, g)
+        pixels = partial(_update_pixels, data, trust, moments_v, v, g)
+        kept_pixels = list(pixels()) if 8 * len(data) * width**2 <= STORE_BYTES else None
         # Sums over pixels that the update of V and of the precisions need.
         gram = data.new_zeros(bands, width * width)
         square = data.new_zeros(width)
         u = data.new_empty(len(data), width)
-        for part, mean, moments in pixels:
+        for part, mean, moments in kept_pixels or pixels():
             u[part] = mean
             gram += trust[part].T @ moments.flatten(1)
             square += moments.diagonal(dim1=1, dim2=2).sum(0)
@@ -83,7 +85,7 @@ def run(
         moments_v = new_cov_v + v.unsqueeze(2) * v.unsqueeze(1)
         before, low = low, u @ v.T
         expected = data.square() - 2 * data * low
-        for part, _mean, moments in pixels:
+        for part, _mean, moments in kept_pixels or pixels():
             small = moments[:, kept][:, :, kept]
             expected[part] += small.flatten(1) @ moments_v.flatten(1).T
         noise, rate = _noise(shares, data - low, expected, rate)
@@ -133,36 +135,21 @@ def _shares(square: Tensor, noise: _Noise) -> Tensor:
     return torch.softmax(constant - 0.5 * noise.tau * square.unsqueeze(2), 2)
 
 
-class _Pixels:
-    """Posterior mean and second moments of every u_i, in chunks; several passes give the same.
+def _update_pixels(
+    y: Tensor, trust: Tensor, moments_v: Tensor, v: Tensor, g: Tensor
+) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Posterior mean and second moments of every u_i, in chunks.
 
     Sigma_i = (sum_j R_ij <v_j v_j'> + diag(g))^-1,  u_i = Sigma_i sum_j R_ij y_ij v_j.
     """
-
-    def __init__(self, y: Tensor, trust: Tensor, moments_v: Tensor, v: Tensor, g: Tensor) -> None:
-        self.y, self.trust, self.moments_v, self.v, self.g = y, trust, moments_v, v, g
-        size = 8 * v.shape[1] ** 2
-        self.count = max(1, CHUNK_BYTES // (4 * size))
-        self.keep = len(y) * size <= STORE_BYTES
-        self.kept: list[tuple[slice, Tensor, Tensor]] = []
-
-    def __iter__(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        if self.kept:
-            yield from self.kept
-            return
-        width = self.v.shape[1]
-        found = []
-        for start in range(0, len(self.y), self.count):
-            part = slice(start, start + self.count)
-            trust = self.trust[part]
-            precision = (trust @ self.moments_v.flatten(1)).view(-1, width, width)
-            cov = _inverse(precision + torch.diag(self.g))
-            mean = (cov @ ((trust * self.y[part]) @ self.v).unsqueeze(2)).squeeze(2)
-            moments = cov + mean.unsqueeze(2) * mean.unsqueeze(1)
-            if self.keep:
-                found.append((part, mean, moments))
-            yield part, mean, moments
-        self.kept = found
+    width = v.shape[1]
+    count = max(1, CHUNK_BYTES // (32 * width**2))
+    for start in range(0, len(y), count):
+        part = slice(start, start + count)
+        precision = (trust[part] @ moments_v.flatten(1)).view(-1, width, width)
+        cov = _inverse(precision + torch.diag(g))
+        mean = (cov @ ((trust[part] * y[part]) @ v).unsqueeze(2)).squeeze(2)
+        yield part, mean, cov + mean.unsqueeze(2) * mean.unsqueeze(1)
 
 
 def _inverse(a: Tensor) -> Tensor:
