@@ -229,7 +229,7 @@ def find_model(
             raise BadOption(f"the model '{name}' {refusal.format(others=others)}")
     if isinstance(rank, str) and (rank != "auto" or entry.kind == "published"):
         also = "" if entry.kind == "published" else " or 'auto'"
-        raise BadOption(f"rank must be a whole number{also} for '{name}', not '{rank}'")
+        raise BadOption(f"the rank of '{name}' must be a whole number{also}, not '{rank}'")
     if isinstance(rank, int) and rank < 1:
         raise BadOption(f"rank must be at least 1, not {rank}")
     if denoiser is not None and not callable(denoiser):
