@@ -13,7 +13,7 @@ import torch
 from hyperdlw.errors import BadFile, BadOption
 from hyperdlw.networks import files as store
 from hyperdlw.testbed import scenes
-from hyperdlw.train import Plan, Recipe, read_recipe, split_scenes, train_recipe
+from hyperdlw.train import Recipe, TrainingPlan, read_recipe, split_scenes, train_recipe
 from hyperdlw.train.bilevel import WeightTraining
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -101,7 +101,7 @@ def test_killed_at_any_step_equals_uninterrupted(data: dict[str, np.ndarray], fi
     whole = train_recipe(recipe, data, files / "whole/C")
     count, kills = 0, 0
 
-    def kill(plan: Plan, figures: object) -> None:
+    def kill(plan: TrainingPlan, figures: object) -> None:
         nonlocal count
         count += 1
         if count % 2 == 0:

@@ -23,7 +23,7 @@ from ..errors import BadInput, BadOption
 from ..io import Entry, Registry
 from ..networks import files
 from ..solver import Model, Problem, Schedule, Solution, State, Watch
-from . import ctv, dip, e3dtv, lrtfdfr, lrtv, pnp, simple, svtv
+from . import ctv, dip, e3dtv, lrtfdfr, lrtv, nn, pnp, svtv, tv, tvs
 from .denoisers import DenoiserSpec, find_network, resolve_denoiser, resolve_plane_denoiser
 from .published import fasthymix, hyres, lrmr, nmog
 
@@ -172,9 +172,9 @@ REGISTRY: Registry[ModelEntry] = Registry(
     "model",
     "hyperdlw.models",
     {
-        "nn": simple.build_nn,
-        "tv": simple.build_tv,
-        "tvs": simple.build_tvs,
+        "nn": nn,
+        "tv": tv,
+        "tvs": tvs,
         "lrtv": lrtv,
         "e3dtv": e3dtv,
         "lrtfdfr": lrtfdfr,

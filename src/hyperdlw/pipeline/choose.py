@@ -47,7 +47,7 @@ noise in jumps, which a small probe does not meet, and would be made too weak by
 
 
 @dataclass(frozen=True)
-class Trial:
+class StrengthTrial:
     """One strength that was tried.
 
     Attributes:
@@ -76,7 +76,7 @@ class Choice:
     rule: Rule
     reason: str
     noise: float
-    curve: tuple[Trial, ...]
+    curve: tuple[StrengthTrial, ...]
 
 
 def noise_constant(y: Tensor, w: Tensor) -> float | None:
@@ -163,10 +163,10 @@ class _Curve:
     probe: Tensor
     size: float
     c: float
-    trials: dict[float, Trial] = field(default_factory=dict)
+    trials: dict[float, StrengthTrial] = field(default_factory=dict)
     states: tuple[State[Tensor] | None, State[Tensor] | None] = (None, None)
 
-    def at(self, strength: float) -> Trial:
+    def at(self, strength: float) -> StrengthTrial:
         if strength not in self.trials:
             self.trials[strength] = self._try(strength)
         return self.trials[strength]
@@ -178,7 +178,7 @@ class _Curve:
             math.isfinite(t.risk) and -0.05 <= t.freedom <= 1.05 for t in self.trials.values()
         )
 
-    def _try(self, strength: float) -> Trial:
+    def _try(self, strength: float) -> StrengthTrial:
         model = self.build(strength)
         count = max(1, int((self.w > 0).sum()))
         warm = model.schedule.tolerance is not None
@@ -190,7 +190,7 @@ class _Curve:
         fit = float((self.w * (self.y - here.x) ** 2).sum(dtype=torch.float64)) / count
         change = (self.probe * (there.x - here.x)).sum(dtype=torch.float64)
         freedom = float(change) / self.size**2 / count
-        return Trial(strength, fit, freedom, fit - self.c + 2 * self.c * freedom)
+        return StrengthTrial(strength, fit, freedom, fit - self.c + 2 * self.c * freedom)
 
 
 def _descend(f: Callable[[float], float]) -> float:

@@ -22,72 +22,33 @@ from torch import Tensor
 from .. import io, models
 from ..cube import Cube, make_cube
 from ..errors import BadOption
-from ..solver import State, solve
+from ..models import DenoiserSpec
+from ..solver import Schedule, State
 from ..testbed import Truth
 from ..weights import DEFAULT, Spec, resolve
 from .advice import advise
-from .choose import Chosen, ImageRounds, choice_rows, choose_settings
+from .choose import choice_rows
+from .in_memory import InMemory
 from .in_strips import InStrips, open_strips
 from .job import MemoryReader
 from .journal import folder_of
-from .options import Options, Settings, check_options
+from .options import (
+    DEFAULT_MODEL,
+    Memory,
+    Options,
+    Rank,
+    ScheduleName,
+    Settings,
+    Strength,
+    check_options,
+)
 from .plan import Plan, check_advice, plan_run
-from .prepare import Range, prepare_cube, put_back
+from .prepare import Range, prepare_cube
 from .products import ArrayOutputs, FileOutputs, Outputs
-from .report import Counts, Outcome, Report, Result, make_report
+from .report import Counts, Report, Result, make_report
 
 NO_OUTPUTS = Outputs()
 AS_STORED = io.ReadOptions()
-
-
-class InMemory:
-    """The five verbs for a cube in memory; after ``restore`` it has the cube and all its weights."""
-
-    resumed: int | None = None
-
-    def __init__(
-        self, noisy: Cube, options: Options, watch: Callable[[State[Tensor]], None] | None = None
-    ) -> None:
-        self.noisy, self.options, self.watch = noisy, options, watch
-        self.cube = noisy
-        self.weights: NDArray[np.float32] = np.zeros(0, np.float32)
-
-    def prepare(self) -> dict[int, str]:
-        """Scale to the unit interval and fill gaps; returns why bands are left out."""
-        ready = self.ready = prepare_cube(self.noisy, self.options.range)
-        source = self.options.source.on_bands(ready.use)
-        self.image = ImageRounds(source, ready.y, ready.valid)
-        return ready.skipped
-
-    def weigh(self) -> None:
-        """The weights, from the restored image where there is one."""
-        self.image.weigh()
-
-    def choose(self) -> Chosen:
-        """Strength and rank, on the rows of :func:`choice_rows`."""
-        rows = choice_rows(self.image.y.shape)
-        self.chosen = choose_settings(self.options, rows, lambda: self.image.on_rows(rows))
-        return self.chosen
-
-    def solve(self) -> Outcome:
-        """The restored image on the unit interval."""
-        image, chosen = self.image, self.chosen
-        model = self.options.build(image.y.shape, chosen.strength, chosen.rank)
-        found = solve(image.problem(model, self.options.seed or 0), watch=self.watch)
-        image.x = found.x
-        last = found.residuals[-1] if found.residuals else None
-        residuals = {} if last is None else {"primal": last.primal, "dual": last.dual}
-        return Outcome(model, found.state.k, residuals, found.converged)
-
-    def restore(self) -> Counts:
-        """The image in the units of the cube, beside what took no part."""
-        image, ready, noisy, w = self.image, self.ready, self.noisy, self.image.weights
-        assert image.x is not None
-        self.cube = put_back(noisy, ready, image.x, self.options.fill)
-        self.weights = np.zeros(noisy.shape, np.float32)
-        self.weights[ready.use] = w.numpy()
-        low = int(((w < 0.1) & image.valid).sum())
-        return Counts(int(np.count_nonzero(~noisy.valid)), low, int(image.valid.sum()))
 
 
 T = TypeVar("T")
@@ -122,8 +83,21 @@ def run_way(way: InMemory | InStrips, options: Options, plan: Plan, strict: bool
 def denoise(
     cube: Cube | ArrayLike,
     *,
+    model: str = DEFAULT_MODEL,
+    weights: Spec = DEFAULT,
+    strength: Strength = 1.0,
+    rank: Rank = None,
+    schedule: ScheduleName | Schedule = "paper",
+    range: Range = "auto",
+    denoiser: DenoiserSpec | None = None,
+    truth: Truth | None = None,
+    seed: int | None = None,
+    fill: bool = False,
+    memory: Memory = None,
+    tile: int | None = None,
+    workers: int | None = None,
+    scheduler: str | None = None,
     watch: Callable[[State[Tensor]], None] | None = None,
-    **settings: Unpack[Settings],
 ) -> Result:
     """Restore a noisy cube.
 
@@ -170,7 +144,22 @@ def denoise(
     True
     """
     noisy = make_cube(cube)
-    options = check_options(**settings)
+    options = check_options(
+        model=model,
+        weights=weights,
+        strength=strength,
+        rank=rank,
+        schedule=schedule,
+        range=range,
+        denoiser=denoiser,
+        truth=truth,
+        seed=seed,
+        fill=fill,
+        memory=memory,
+        tile=tile,
+        workers=workers,
+        scheduler=scheduler,
+    )
     plan = plan_run(noisy.shape, options)
     if not plan.tiled:
         way = InMemory(noisy, options, watch)

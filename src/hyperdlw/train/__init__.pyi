@@ -9,9 +9,9 @@ from .loop import Figures as Figures
 from .loop import RunSettings as RunSettings
 from .patches import split_scenes as split_scenes
 from .recipe import Objective as Objective
-from .recipe import Plan as Plan
 from .recipe import Recipe as Recipe
 from .recipe import RecipeFile as RecipeFile
+from .recipe import TrainingPlan as TrainingPlan
 from .recipe import read_recipe as read_recipe
 from .rival import plan_rival as plan_rival
 from .rival import train_rival as train_rival

@@ -34,7 +34,7 @@ from .loop import (
 )
 from .patches import Patches, crop_middle, split_scenes
 from .prune import prune_network
-from .recipe import Objective, Plan, Recipe, RecipeFile, ScenePlan
+from .recipe import Objective, Recipe, RecipeFile, ScenePlan, TrainingPlan
 
 PART_VOXELS = 130_000
 """Voxels that go through network and solvers together: one 64x64x31 patch, or ten of 20x20x31."""
@@ -86,7 +86,7 @@ def make_pairs(scenes: Mapping[str, F32], recipe: ScenePlan, side: int = 48) -> 
 class WeightTraining(Training[Recipe, Network, tuple[Tensor, Tensor]]):
     """A run of a weight network."""
 
-    plan_type: ClassVar[type[Plan]] = Recipe
+    plan_type: ClassVar[type[TrainingPlan]] = Recipe
 
     @staticmethod
     def build_network(recipe: Recipe) -> Network:

@@ -15,7 +15,7 @@ from .. import __version__
 from ..io import atomic
 from ..networks import files as store
 from ..testbed import find_noise
-from .recipe import Plan, ScenePlan
+from .recipe import ScenePlan, TrainingPlan
 
 if TYPE_CHECKING:
     from .loop import Training
@@ -26,7 +26,7 @@ Facts = dict[str, object]
 
 def describe_run(run: Training[Any, Any, Any]) -> Facts:
     """What a card says about the run of a network."""
-    r: Plan = run.recipe
+    r: TrainingPlan = run.recipe
     return {
         "name": r.name,
         "seed": r.seed,

@@ -23,7 +23,7 @@ from ..networks import FFDNet
 from ..testbed import psnr
 from .loop import F32, Pair, RunSettings, Training, TrainingData, resume_run, run_training
 from .patches import crop_middle
-from .recipe import Plan
+from .recipe import TrainingPlan
 
 LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 LEAST = 0.5 / 255
@@ -35,7 +35,7 @@ RELATIVE = (0.005, 1.0)
 
 
 @dataclass(frozen=True)
-class DenoiserRecipe(Plan):
+class DenoiserRecipe(TrainingPlan):
     """One training run of a Gaussian denoiser.
 
     The loss is the mean absolute error as a share of the noise level: the eigenimages of a cube all
@@ -132,7 +132,7 @@ class GreyPatches:
 class DenoiserTraining(Training[DenoiserRecipe, FFDNet, tuple[Tensor, Tensor, Tensor]]):
     """A run of a Gaussian denoiser."""
 
-    plan_type: ClassVar[type[Plan]] = DenoiserRecipe
+    plan_type: ClassVar[type[TrainingPlan]] = DenoiserRecipe
 
     @staticmethod
     def build_network(recipe: DenoiserRecipe) -> FFDNet:

@@ -24,14 +24,14 @@ from ..networks import FFDNet, Network, Rival
 from ..networks import files as store
 from .card import describe_run
 from .optimisers import build_optimiser
-from .recipe import Plan
+from .recipe import TrainingPlan
 
 F32 = NDArray[np.float32]
 Pair = tuple[F32, F32]
 """A clean image (band, row, col) and its noisy version, or its noise."""
 BatchT = TypeVar("BatchT")
 CutT = TypeVar("CutT", covariant=True)
-PlanT = TypeVar("PlanT", bound=Plan)
+PlanT = TypeVar("PlanT", bound=TrainingPlan)
 NetT = TypeVar("NetT", bound=Network | FFDNet | Rival)
 KEPT = ("average", "step", "skipped", "bad_in_a_row", "seconds", "scores")
 """Attributes of a run that a checkpoint holds as they are."""
@@ -82,7 +82,7 @@ class Training(ABC, Generic[PlanT, NetT, BatchT]):
     A subclass trains one kind of network: it builds it, and says what the loss and the validation are.
     """
 
-    plan_type: ClassVar[type[Plan]]
+    plan_type: ClassVar[type[TrainingPlan]]
 
     recipe: PlanT
     net: NetT
@@ -218,7 +218,7 @@ class RunSettings(TypedDict, total=False):
     resume: bool
     checkpoint_minutes: float
     minutes: float | None
-    report: Callable[[Plan, Figures], None] | None
+    report: Callable[[TrainingPlan, Figures], None] | None
 
 
 @dataclass(frozen=True)

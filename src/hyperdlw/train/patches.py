@@ -16,12 +16,14 @@ from torch import Tensor
 
 from ..errors import BadFile, BadOption
 from ..testbed import find_noise
-from .recipe import Plan, ScenePlan
+from .recipe import ScenePlan, TrainingPlan
 
 F32 = NDArray[np.float32]
 
 
-def split_scenes(scenes: Mapping[str, F32], plan: Plan) -> tuple[dict[str, F32], dict[str, F32]]:
+def split_scenes(
+    scenes: Mapping[str, F32], plan: TrainingPlan
+) -> tuple[dict[str, F32], dict[str, F32]]:
     """The scenes that a plan trains on, and those it validates on, in the order given."""
     apart = {name: scene for name, scene in scenes.items() if name in plan.held_out}
     rest = {name: scene for name, scene in scenes.items() if name not in apart}

@@ -32,7 +32,7 @@ def check_words(recipe: object, name: str, *words: str) -> None:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """How any network here is trained: its size, and the optimiser's steps.
 
     Attributes:
@@ -123,7 +123,7 @@ class Plan:
         """Plain values, ready for JSON."""
         return asdict(self)
 
-    def check_same(self, before: Plan, where: Path) -> None:
+    def check_same(self, before: TrainingPlan, where: Path) -> None:
         """Refuse to go on with what is in ``where`` if that was made with other settings than these."""
         own, other = self.to_dict(), before.to_dict()
         if self.filters is None:  # then they are those of the network it started from
@@ -154,7 +154,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class ScenePlan(Plan):
+class ScenePlan(TrainingPlan):
     """A run that learns from patches of clean scenes with made noise.
 
     Attributes:

@@ -30,7 +30,7 @@ from .loop import (
     run_training,
 )
 from .patches import Patches
-from .recipe import Plan, ScenePlan
+from .recipe import ScenePlan, TrainingPlan
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class RivalPlan(ScenePlan):
 class RivalTraining(Training[RivalPlan, Rival, tuple[Tensor, Tensor]]):
     """A run of a network that restores images by itself."""
 
-    plan_type: ClassVar[type[Plan]] = RivalPlan
+    plan_type: ClassVar[type[TrainingPlan]] = RivalPlan
 
     @staticmethod
     def build_network(recipe: RivalPlan) -> Rival:

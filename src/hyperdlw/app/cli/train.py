@@ -20,9 +20,9 @@ from .options import split_words
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from ...train import F32, Figures, Plan, RunSettings
+    from ...train import F32, Figures, RunSettings, TrainingPlan
 
-P = TypeVar("P", bound="Plan")
+P = TypeVar("P", bound="TrainingPlan")
 
 DataOption = Annotated[Path, typer.Option(help="folder with clean scenes")]
 StepsOption = Annotated[int | None, typer.Option(help="optimiser steps, instead of the recipe's")]
@@ -194,7 +194,7 @@ def _psnr_text(figures: Figures) -> str:
 
 
 @contextmanager
-def show_progress() -> Iterator[Callable[[Plan, Figures], None]]:
+def show_progress() -> Iterator[Callable[[TrainingPlan, Figures], None]]:
     """A live line on a terminal, a plain line every ten seconds in a log."""
     if console.err.is_terminal:
         with _live_line() as show:
@@ -202,7 +202,7 @@ def show_progress() -> Iterator[Callable[[Plan, Figures], None]]:
         return
     last = -math.inf
 
-    def print_line(plan: Plan, figures: Figures) -> None:
+    def print_line(plan: TrainingPlan, figures: Figures) -> None:
         nonlocal last
         if figures.psnr or time.monotonic() - last > 10:
             last = time.monotonic()
@@ -214,7 +214,7 @@ def show_progress() -> Iterator[Callable[[Plan, Figures], None]]:
 
 
 @contextmanager
-def _live_line() -> Iterator[Callable[[Plan, Figures], None]]:
+def _live_line() -> Iterator[Callable[[TrainingPlan, Figures], None]]:
     """A bar for every stage, with speed, loss and the last validation."""
     from rich.progress import (
         BarColumn,
@@ -228,9 +228,9 @@ def _live_line() -> Iterator[Callable[[Plan, Figures], None]]:
     said = TextColumn("{task.fields[speed]} patches/s  {task.fields[said]}")
     scores = ""
     with Progress(*columns, said, TimeRemainingColumn(), console=console.err) as bar:
-        started: dict[Plan, tuple[TaskID, int, float]] = {}
+        started: dict[TrainingPlan, tuple[TaskID, int, float]] = {}
 
-        def show(plan: Plan, figures: Figures) -> None:
+        def show(plan: TrainingPlan, figures: Figures) -> None:
             nonlocal scores
             now = time.monotonic()
             if plan not in started:

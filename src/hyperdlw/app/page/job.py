@@ -144,7 +144,7 @@ class JobRequest:
 
 
 @dataclass
-class Job:
+class PageJob:
     """One run: written by its thread, read by everyone."""
 
     number: int

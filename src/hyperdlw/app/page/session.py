@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...cube import Cube
 from ...errors import BadInput, DlwError
 from ...io import measure_memory
-from .job import Busy, Choices, Job, JobRequest, Lister, Stop
+from .job import Busy, Choices, JobRequest, Lister, PageJob, Stop
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,7 +67,7 @@ class Session:
         self.overwrite = overwrite
         self.result: Result | None = None
         self.version = 0
-        self.job: Job | None = None
+        self.job: PageJob | None = None
         self.listeners = 0
         self.closing = False
         self._preview: NDArray[np.float32] | None = None
@@ -142,14 +142,14 @@ class Session:
 
     # --- work
 
-    def start(self, request: JobRequest) -> Job:
+    def start(self, request: JobRequest) -> PageJob:
         """Begin a job in a thread of its own; one at a time."""
         with self._lock:
             if self.closing:
                 raise Busy("the program is closing")
             if self.job is not None and self.job.running:
                 raise Busy("a job is running; cancel it, or wait for its end")
-            job = Job(1 if self.job is None else self.job.number + 1, request)
+            job = PageJob(1 if self.job is None else self.job.number + 1, request)
             job.thread = threading.Thread(target=self._work, args=(job,), daemon=True)
             self.job = job
         job.thread.start()
@@ -177,7 +177,7 @@ class Session:
         if self.job is not None and self.job.thread is not None:
             self.job.thread.join(seconds)
 
-    def _work(self, job: Job) -> None:
+    def _work(self, job: PageJob) -> None:
         try:
             result, memory = self._run(job)
             self.result, self._memory = result, memory
@@ -196,7 +196,7 @@ class Session:
             self._preview = None
             self.version += 1
 
-    def _run(self, job: Job) -> tuple[Result, Memory]:
+    def _run(self, job: PageJob) -> tuple[Result, Memory]:
         from ...pipeline import denoise
         from ...weights import Known, resolve
 
@@ -238,7 +238,7 @@ class Session:
         ready = memory.ready if same and memory is not None else None
         return result, Memory(request, source, kept, ready)
 
-    def _show_preview(self, job: Job, memory: Memory, last: Result) -> None:
+    def _show_preview(self, job: PageJob, memory: Memory, last: Result) -> None:
         """A few steps from the last solution, to show something while the true run goes on.
 
         The number of steps is part of the method, so what is kept and exported is always a run
