@@ -12,6 +12,7 @@ from outside import Package
 from hyperdlw import io
 from hyperdlw.errors import BadOption
 from hyperdlw.pipeline import plan
+from hyperdlw.testbed import scenes
 
 OUTSIDE = '''
 """The other package: a line of JSON, then the numbers (band, row, col)."""
@@ -98,3 +99,22 @@ def test_a_wrong_entry_point_is_named(install, noisy, name):
     install(name, "their_format:Plain" if name == "other" else "their_format:json")
     with pytest.raises(BadOption, match="mend or remove that package"):
         io.open_cube(noisy)
+
+
+def test_scenes_of_an_outside_format_in_training_and_benchmark(hyperdlw, install, tmp_path):
+    install("plain", "their_format:Plain")
+    (tmp_path / "in").mkdir()
+    for i in range(2):
+        cube = scenes.synthetic(4, 16, 16, rng=np.random.default_rng(i))
+        io.save_cube(cube, tmp_path / f"in/{i}.plain")
+    recipe = tmp_path / "own.toml"
+    recipe.write_text(
+        'name = "own"\nsources = ["tv"]\nfilters = 2\npatch = 8\nbatch = 1\nsteps = 2\n'
+    )
+    ran = hyperdlw("train", recipe, "--data", tmp_path / "in", "--out", tmp_path / "run")
+    assert ran.code == 0, ran.err
+    words = "--data", tmp_path / "in", "--out", tmp_path / "out", "--seeds", "1", "--quiet"
+    ran = hyperdlw("bench", "simple", *words, "--models", "tv", "--cases", "1")
+    assert ran.code == 0, ran.err
+    lines = (tmp_path / "out" / "simple.jsonl").read_text().splitlines()
+    assert {json.loads(line)["scene"] for line in lines} == {"0", "1"}

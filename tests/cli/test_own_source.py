@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -88,3 +89,36 @@ def test_a_source_that_says_nothing_of_strips(hyperdlw, tmp_path, noisy, small):
     ran = hyperdlw("denoise", noisy, tmp_path / "b.npy", "-m", "nn", "-w", "ranks", *small)
     assert ran.code == 2
     assert "'ranks' need the whole cube in memory" in ran.err
+
+
+def write_scene(folder: Path) -> None:
+    """A folder with one small scene, for training and benchmark."""
+    folder.mkdir()
+    np.save(folder / "made.npy", np.random.default_rng(3).random((20, 18, 5)).astype(np.float32))
+
+
+def test_in_training(hyperdlw, tmp_path):
+    """A recipe multiplies the weights of the network by those of the source."""
+    write_scene(tmp_path / "in")
+    losses = []
+    for name, line in (("alone", ""), ("both", 'times = "contrast"')):
+        recipe = tmp_path / f"{name}.toml"
+        recipe.write_text(
+            f'name = "{name}"\nsources = ["tv"]\nsteps = 2\nbatch = 1\npatch = 12\n'
+            f"filters = 4\n{line}\n"
+        )
+        place = tmp_path / f"out-{name}"
+        ran = hyperdlw("train", recipe, "--data", tmp_path / "in", "--out", place)
+        assert ran.code == 0, ran.err
+        losses.append((place / "log.jsonl").read_text())
+    assert losses[0] != losses[1]
+
+
+def test_in_the_benchmark(hyperdlw, tmp_path):
+    write_scene(tmp_path / "in")
+    words = "--data", tmp_path / "in", "--out", tmp_path / "out", "--seeds", "1", "--quiet"
+    ran = hyperdlw(
+        "bench", "simple", *words, "--models", "tv", "--cases", "1", "--weights", "contrast"
+    )
+    assert ran.code == 0, ran.err
+    assert "contrast" in (tmp_path / "out" / "simple.jsonl").read_text()

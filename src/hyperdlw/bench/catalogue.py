@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from ..errors import BadOption, DlwError, unknown_name
-from .tables import NETWORKS, TABLES, Table
+from .tables import NETWORKS, TABLES, Row, Table
 
 if TYPE_CHECKING:
     from .experiment import Files, Scene, Tell
@@ -32,6 +32,7 @@ class BenchOptions:
         only: names of scenes; all when empty. ``without``: names to leave out.
         noise: names of noises, in place of the experiment's.
         models: in place of the table's.
+        weights: weight sources that get a row beside those of the table.
         records: records of the table "simple", for "theory".
         reference: folder with the checkpoints released with the paper.
         networks: folder with networks of published methods; ``denoiser`` the one of plug and play.
@@ -47,6 +48,7 @@ class BenchOptions:
     without: tuple[str, ...] = ()
     noise: tuple[str, ...] | None = None
     models: tuple[str, ...] = ()
+    weights: tuple[str, ...] = ()
     seeds: int | None = None
     iterations: int | None = None
     records: Path | None = None
@@ -97,9 +99,16 @@ class BenchOptions:
 Run = Callable[[BenchOptions], None]
 
 
-def pick_table(name: str, noise: Sequence[str] = (), models: Sequence[str] = ()) -> Table:
-    """A table by name, with other noises, or with other models."""
+def pick_table(
+    name: str, noise: Sequence[str] = (), models: Sequence[str] = (), weights: Sequence[str] = ()
+) -> Table:
+    """A table by name, with other noises, other models, or rows for further weight sources."""
     table = TABLES[name]
+    if weights:
+        from ..weights import resolve
+
+        further = (Row(w) for w in weights if resolve(w))
+        table = replace(table, rows=tuple(dict.fromkeys((*table.rows, *further))))
     if models and table.models:
         from ..models import find_model
 
@@ -125,7 +134,7 @@ def fill_table(name: str) -> Run:
         from .report import draw_table, mean_figures, write_headlines, write_report
         from .runner import run_table
 
-        chosen = pick_table(name, options.noise or (), options.models)
+        chosen = pick_table(name, options.noise or (), options.models, options.weights)
         scenes = options.load_scenes(name, colour=chosen.colour)
         files = options.files
         records = run_table(

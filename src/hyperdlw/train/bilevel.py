@@ -20,7 +20,7 @@ from ..networks import ARCHITECTURES, DLWnet3d, Network
 from ..networks import files as store
 from ..solver import Problem, solve
 from ..testbed import find_noise, psnr
-from ..weights import softmax_weights
+from ..weights import FLOOR, resolve, softmax_weights
 from .card import describe_data, describe_start
 from .loop import (
     F32,
@@ -40,9 +40,20 @@ PART_VOXELS = 130_000
 """Voxels that go through network and solvers together: one 64x64x31 patch, or ten of 20x20x31."""
 
 
+def weigh_images(logits: Tensor, noisy: Tensor, objective: Objective) -> Tensor:
+    """Weights of the network, times those of a further source, with mean one for every image."""
+    w = softmax_weights(logits)
+    if objective.times is None:
+        return w
+    source, images = resolve(objective.times), noisy.reshape(-1, *noisy.shape[-3:])
+    fixed = [source(y, torch.ones_like(y, dtype=torch.bool)) for y in images]
+    both = w * torch.stack(fixed).view_as(w)
+    return (both / both.mean((-3, -2, -1), keepdim=True)).clamp_min(FLOOR)
+
+
 def restore_images(logits: Tensor, noisy: Tensor, objective: Objective) -> list[Tensor]:
     """The images of every source model under the weights of ``logits`` (..., band, row, col)."""
-    w = softmax_weights(logits)
+    w = weigh_images(logits, noisy, objective)
     images = []
     for name in objective.sources:
         model = models.build_model(name, noisy.shape)

@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 from ..errors import BadFile, BadOption, unknown_name
 from ..solver import Backward
 from ..testbed import find_noise
+from ..weights import resolve
 
 Values = dict[str, Any]
 """Plain values of TOML and JSON by key."""
@@ -191,6 +192,8 @@ class Objective:
         sources: models the loss looks through, by registered name.
         loss: "mse" is the mean over patches and sources (the paper); "log" the mean of its
             logarithm, which is what a mean PSNR measures.
+        times: a weight source whose weights multiply those of the network, by registered name, as in
+            ``--weights "NETWORK*SOURCE"``; None: the network alone.
         backward: how the gradient passes through the solvers.
         depth: factor on the number of steps of the solvers, in training and validation; whoever runs a
             network is to take as many steps as it was trained with.
@@ -199,6 +202,7 @@ class Objective:
     sources: Sequence[str]
     _: KW_ONLY
     loss: Literal["mse", "log"] = "mse"
+    times: str | None = None
     backward: Backward = "unroll"
     depth: float = 1.0
 
@@ -208,6 +212,8 @@ class Objective:
                 "the recipe names no sources; for example sources = ['nn', 'tv', 'tvs']"
             )
         check_words(self, "loss", "mse", "log")
+        if self.times is not None and resolve(self.times).rounds > 1:
+            raise BadOption(f"times in the recipe: '{self.times}' needs a restored image")
         if self.depth <= 0:
             raise BadOption(f"depth in the recipe must be larger than 0, not {self.depth}")
 

@@ -37,6 +37,7 @@ def bench(
     scenes: Annotated[str, typer.Option(help="names of scenes, separated by commas")] = "",
     cases: Annotated[str, typer.Option(help="noises, separated by commas: 1 to 5, or names")] = "",
     models: Annotated[str, typer.Option(help="models in place of the table's, with commas")] = "",
+    weights: Annotated[str, typer.Option(help="further weight sources, with commas")] = "",
     seeds: Annotated[
         int | None,
         typer.Option(min=1, help="noise draws per scene and case; 3 for a table, 2 for all"),
@@ -71,6 +72,7 @@ def bench(
             only=split_words(scenes),
             noise=tuple(find_noise(word).name for word in split_words(cases)) or None,
             models=split_words(models),
+            weights=split_words(weights),
             seeds=seeds,
             iterations=iterations,
             records=records_of,
