@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-import material as m
 import numpy as np
 import torch
+import training_material as m
 from named_noises import FIELD
 from torch import Tensor, nn
 

@@ -21,7 +21,7 @@ from hyperdlw.bench.experiment import (
     strip_source,
 )
 from hyperdlw.bench.tables import SIMPLE, Row
-from hyperdlw.models import REGISTRY, build_model, pnp, simple
+from hyperdlw.models import REGISTRY, build_model, pnp, tv
 from hyperdlw.testbed import noise, synthetic
 from hyperdlw.weights import resolve
 
@@ -43,7 +43,7 @@ def test_a_changed_constant_of_a_model_makes_new_rows(
 ) -> None:
     before = runner.run_table(TABLE, [scene], tmp_path)
     assert count_lines(tmp_path) == 3
-    entry = replace(REGISTRY["tv"], build=lambda shape, s: simple.build_tv(shape, 1.1 * s))
+    entry = replace(REGISTRY["tv"], build=lambda shape, s: tv.build(shape, 1.1 * s))
     monkeypatch.setitem(REGISTRY._made, "tv", entry)
     after = runner.run_table(TABLE, [scene], tmp_path)
     assert count_lines(tmp_path) == 5  # the noisy image is the same

@@ -16,7 +16,7 @@ import torch
 
 from hyperdlw.networks import files as store
 from hyperdlw.networks.dlwnet import DLWnet2d
-from hyperdlw.pipeline import run as denoising
+from hyperdlw.pipeline import in_memory as denoising
 
 
 def listing(folder: Path) -> dict[str, bytes]:
