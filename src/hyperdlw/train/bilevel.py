@@ -18,9 +18,10 @@ from ..errors import BadOption
 from ..io import atomic
 from ..networks import ARCHITECTURES, DLWnet3d, Network
 from ..networks import files as store
-from ..solver import Problem, solve
+from ..pipeline import denoise
+from ..solver import Problem, Schedule, solve
 from ..testbed import find_noise, psnr
-from ..weights import FLOOR, resolve, softmax_weights
+from ..weights import FLOOR, Net, Spec, resolve, softmax_weights
 from .card import describe_data, describe_start
 from .loop import (
     F32,
@@ -51,6 +52,11 @@ def weigh_images(logits: Tensor, noisy: Tensor, objective: Objective) -> Tensor:
     return (both / both.mean((-3, -2, -1), keepdim=True)).clamp_min(FLOOR)
 
 
+def deepen_schedule(usual: Schedule, objective: Objective) -> Schedule:
+    """The schedule with as many steps as the networks of this objective are trained with."""
+    return replace(usual, steps=max(1, round(objective.depth * usual.steps)))
+
+
 def restore_images(logits: Tensor, noisy: Tensor, objective: Objective) -> list[Tensor]:
     """The images of every source model under the weights of ``logits`` (..., band, row, col)."""
     w = weigh_images(logits, noisy, objective)
@@ -62,7 +68,7 @@ def restore_images(logits: Tensor, noisy: Tensor, objective: Objective) -> list[
         schedule = (
             usual.converged(1e-4, 300)
             if objective.backward == "implicit"
-            else replace(usual, steps=max(1, round(objective.depth * usual.steps)))
+            else deepen_schedule(usual, objective)
         )
         images.append(solve(Problem(model, noisy, w), schedule, backward=objective.backward).x)
     return images
@@ -122,17 +128,16 @@ class WeightTraining(Training[Recipe, Network, tuple[Tensor, Tensor]]):
             figures += torch.cat([loss.detach().view(1), errors]) * share
         return figures
 
-    @torch.no_grad()
     def validate(self, pairs: Sequence[Pair]) -> dict[str, float]:
-        """Mean PSNR of every source model on pairs of clean and noisy images (dB)."""
-        net, objective = self.averaged(), replace(self.recipe, backward="none")
-        totals = dict.fromkeys(objective.sources, 0.0)
+        """Mean PSNR of every source model on pairs of clean and noisy images (dB), as a user runs it."""
+        recipe, source = self.recipe, Net(self.averaged(), "validation")
+        weights: Spec = source if recipe.times is None else [source, recipe.times]
+        totals = dict.fromkeys(recipe.sources, 0.0)
         for clean, noisy in pairs:
-            y = torch.from_numpy(noisy)
-            for name, x in zip(
-                objective.sources, restore_images(net(y), y, objective), strict=True
-            ):
-                totals[name] += psnr(clean, x.numpy()) / len(pairs)
+            for name in recipe.sources:
+                schedule = deepen_schedule(models.build_model(name, noisy.shape).schedule, recipe)
+                x = denoise(noisy, model=name, weights=weights, schedule=schedule, range=(0, 1))
+                totals[name] += psnr(clean, x.cube.data) / len(pairs)
         return totals
 
 
