@@ -8,8 +8,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from torch import Tensor
 
+from hyperdlw.errors import DlwError
 from hyperdlw.io import registry
 from hyperdlw.pipeline import plan as tiles
 from hyperdlw.weights import Source
@@ -122,3 +124,12 @@ def test_in_the_benchmark(hyperdlw, tmp_path):
     )
     assert ran.code == 0, ran.err
     assert "contrast" in (tmp_path / "out" / "simple.jsonl").read_text()
+
+
+def test_a_source_without_raw_gets_a_sentence():
+    class Empty(Source):
+        """It forgets the one method it must have."""
+
+    y = torch.zeros(2, 3, 3)
+    with pytest.raises(DlwError, match="'empty' has no method 'raw'"):
+        Empty()(y, torch.ones_like(y, dtype=torch.bool))

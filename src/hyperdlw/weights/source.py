@@ -16,6 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..errors import BadOption
+
 FLOOR = 1e-4
 """Smallest weight of a valid voxel (epsilon of Lemma 1): keeps the data term strongly convex."""
 
@@ -61,7 +63,9 @@ class Source:
             valid: where it was measured.
             x: the image restored so far, from the second round on.
         """
-        raise NotImplementedError(f"the weight source '{self.name}' has no 'raw'")
+        raise BadOption(
+            f"the weight source '{self.name}' has no method 'raw'; its package must add it"
+        )
 
     def __call__(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
         """The weights of an image: mean one over the valid voxels, at least FLOOR there, 0 elsewhere."""
