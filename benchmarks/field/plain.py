@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from block_sample import medians
-from eigenimages import denoise_eigenimages
-from guard import guard
-from limits import fit_limits
-from noise_level import NoiseLaw, estimate_noise, spectral_residual
 from strength import model_share, strength_for, unevenness
 from torch import Tensor
-from wild import set_aside, wild_voxels
 
 from hyperdlw import models
+from hyperdlw.models.denoisers import denoise_eigenimages
+from hyperdlw.pipeline.guard import guard
+from hyperdlw.pipeline.limits import fit_limits
+from hyperdlw.pipeline.wild import set_aside, wild_voxels
 from hyperdlw.solver import Problem, solve
+from hyperdlw.weights import NoiseLaw, estimate_noise, find_medians, spectral_residual
 
 OUTLIER = 6.0
 """Distance of an outlier, in standard deviations."""
@@ -58,7 +57,7 @@ def restore(
     part = model_share(law, share, unevenness(y - x, law, x, ~lost))
     words = ""
     if part < 1:
-        mild = denoise_eigenimages(torch.where(lost, x, y), law)
+        mild = denoise_eigenimages(torch.where(lost, x, y), law.level, law.variance)
         kept = guard(y, mild, law, lost)
         x, words = part * x + (1 - part) * kept.x, kept.words
     info.update(
@@ -75,7 +74,7 @@ def restore(
 def suspicious(y: Tensor, ok: Tensor, law: NoiseLaw) -> float:
     """Share of the voxels that are far from what the other bands say, in noise levels."""
     other = spectral_residual(y, ok).abs()
-    spread = medians(other.flatten(1), ok.flatten(1))[:, None, None] / 0.6745
+    spread = find_medians(other.flatten(1), ok.flatten(1))[:, None, None] / 0.6745
     noise = torch.maximum(law.variance(y).sqrt(), law.level[:, None, None])
     return float((other > OUTLIER * torch.maximum(spread, noise)).float().mean())
 
@@ -87,7 +86,9 @@ def find_outliers(y: Tensor, x: Tensor, ok: Tensor, law: NoiseLaw) -> Tensor:
     """
     away = (y - x).abs()
     other = spectral_residual(y, ok).abs()
-    spread = [medians(v.flatten(1), ok.flatten(1))[:, None, None] / 0.6745 for v in (away, other)]
+    spread = [
+        find_medians(v.flatten(1), ok.flatten(1))[:, None, None] / 0.6745 for v in (away, other)
+    ]
     noise = torch.maximum(law.variance(x).sqrt(), law.level[:, None, None])
     far = [
         v > OUTLIER * torch.maximum(s, noise) for v, s in ((away, spread[0]), (other, spread[1]))

@@ -11,8 +11,9 @@ import math
 from typing import Literal
 
 import torch
-from noise_level import NoiseLaw
 from torch import Tensor
+
+from hyperdlw.weights import NoiseLaw
 
 PUBLISHED = 40 / 255
 """The noise level, in ranges, at which the published strengths are right (mean of 10 to 70/255)."""

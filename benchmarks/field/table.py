@@ -24,13 +24,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from columns import find_columns
 from named_noises import FIELD, Dirty
 from numpy.typing import NDArray
 from plain import restore
 from textured_scene import textured_scene
 
 import hyperdlw
+from hyperdlw.pipeline.columns import find_columns
 from hyperdlw.testbed import Noisy, crop_centre, find_noise, scenes
 from hyperdlw.weights import resolve
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import field_noise as fn
 import numpy as np
 import torch
-from limits import fit_limits
 from named_noises import INSTRUMENTS
 from numpy.typing import NDArray
 from textured_scene import textured_scene
 
 from hyperdlw.cube import minmax_range
 from hyperdlw.io import open_cube
+from hyperdlw.pipeline.limits import fit_limits
 from hyperdlw.testbed import Noisy, load_scenes, noise
 
 F32 = NDArray[np.float32]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import columns as co
 import field_noise as fn
 import named_noises as ft
 import numpy as np
 import pytest
 import table
 from textured_scene import textured_scene
+
+from hyperdlw.pipeline import columns as co
 
 
 def profile_error(e):

@@ -19,7 +19,11 @@ TAPS = ((0.25, 0.5, 0.25), (-math.sqrt(2) / 4, 0.0, math.sqrt(2) / 4), (-0.25, 0
 """Piecewise linear framelets: their undecimated transform is a tight frame."""
 
 
-def denoise(images: Tensor, sigma: Tensor | float) -> Tensor:
+REACH = 4 * 2**LEVELS
+"""Pixels further away than this have no influence: filters and windows of all levels and their adjoints."""
+
+
+def denoise(images: Tensor, sigma: Tensor | float, caution: float = CAUTION) -> Tensor:
     """Remove Gaussian noise from grey images (n, row, col).
 
     Every framelet coefficient c is multiplied by max(1 - s^2 / m, 0), where m is the mean of c^2 in a
@@ -27,6 +31,7 @@ def denoise(images: Tensor, sigma: Tensor | float) -> Tensor:
 
     Args:
         sigma: standard deviation of the noise: a number, one per image (n,), or a map (n, row, col).
+        caution: factor on the noise variance.
     """
     rows, cols = images.shape[-2:]
     level = torch.as_tensor(sigma, dtype=images.dtype, device=images.device)
@@ -52,7 +57,7 @@ def _shrink_details(
     for i, j in list(itertools.product(range(3), repeat=2))[1:]:
         c = _apply(x, i, j, step)
         mean = _local_mean(c.square(), step)
-        noise = variance * (CAUTION * energy[i] * energy[j])
+        noise = variance * (energy[i] * energy[j])
         c = c * (1 - noise / mean.clamp_min(1e-30)).clamp_min(0)
         kept += _apply(c, i, j, step, adjoint=True)
     return _apply(x, 0, 0, step), kept

@@ -7,6 +7,7 @@ start at multiples of 8 :func:`sample_step` rows and join them along the second 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -17,8 +18,9 @@ MOST = 1024
 """Blocks in a sample at most; of a larger image every k-th row and column of blocks."""
 
 
-def sample_step(rows: int, cols: int, most: int = MOST) -> int:
-    """Every how many-th row and column of blocks belongs to the sample of an image."""
+def sample_step(shape: Sequence[int], most: int = MOST) -> int:
+    """Every how many-th row and column of blocks belongs to the sample of an image (band, row, col)."""
+    _, rows, cols = shape
     count = math.ceil(rows / SIDE) * math.ceil(cols / SIDE)
     return max(1, math.ceil(math.sqrt(count / most)))
 
@@ -38,7 +40,7 @@ def sample_blocks(y: Tensor, valid: Tensor, step: int = 1) -> tuple[Tensor, Tens
     return cut(torch.where(ok, y, 0.0)), cut(ok)
 
 
-def stuck(blocks: Tensor, ok: Tensor) -> Tensor:
+def find_stuck(blocks: Tensor, ok: Tensor) -> Tensor:
     """Columns and rows of blocks on which one value is repeated, as a dead detector element does.
 
     A block of one value altogether is left: that is a flat image, or one without noise.
@@ -53,14 +55,14 @@ def stuck(blocks: Tensor, ok: Tensor) -> Tensor:
     return found
 
 
-def block_noise(blocks: Tensor, ok: Tensor) -> Tensor:
+def find_block_noise(blocks: Tensor, ok: Tensor) -> Tensor:
     """Noise level (band,) from mixed differences inside blocks: median of |d| / (2 0.6745)."""
     d = blocks[..., :-1, :-1] - blocks[..., 1:, :-1] - blocks[..., :-1, 1:] + blocks[..., 1:, 1:]
     m = ok[..., :-1, :-1] & ok[..., 1:, :-1] & ok[..., :-1, 1:] & ok[..., 1:, 1:]
-    return medians(d.abs().flatten(1), m.flatten(1)) / (2 * 0.6745)
+    return find_medians(d.abs().flatten(1), m.flatten(1)) / (2 * 0.6745)
 
 
-def medians(v: Tensor, seen: Tensor) -> Tensor:
+def find_medians(v: Tensor, seen: Tensor) -> Tensor:
     """Medians of rows over what was seen, (row,); 0 where nothing was."""
     order = torch.where(seen, v, torch.inf).sort(-1).values
     count = seen.sum(-1, keepdim=True)

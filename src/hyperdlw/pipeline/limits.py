@@ -9,8 +9,8 @@ limits are read from a robust low-rank fit of the pixels,
 as extremes of the fitted values over j. A wild voxel, an impulse or a dead column has no influence: the
 fit is found by reweighting, started from medians of blocks.
 
-Exact for images on disk: only the sample of :mod:`block_sample` is used (all blocks of an image up to about
-256x256); gather it strip by strip and call :func:`limits_of_sample`.
+Exact for images on disk: only the sample of :mod:`hyperdlw.weights.block_sample` is used (all blocks of an
+image up to about 256x256); gather it strip by strip and call :func:`limits_of_sample`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from __future__ import annotations
 import math
 
 import torch
-from block_sample import SIDE, block_noise, medians, sample_blocks, sample_step, stuck
 from torch import Tensor
+
+from ..weights import SIDE, find_block_noise, find_medians, find_stuck, sample_blocks, sample_step
 
 LARGEST_RANK = 6
 ROUNDS = 6
@@ -55,7 +56,7 @@ def fit_limits(y: Tensor, valid: Tensor, weights: Tensor | None = None) -> tuple
         valid: voxels that were measured.
         weights: trust in every voxel (any scale), where a first round has found it; None: all alike.
     """
-    step = sample_step(*y.shape[1:])
+    step = sample_step(y.shape)
     blocks, ok = sample_blocks(y, valid, step)
     trust = None
     if weights is not None:
@@ -68,8 +69,8 @@ def limits_of_sample(
 ) -> tuple[Tensor, Tensor]:
     """Limits (band,) from a sample of blocks (band, block, 8, 8), its mask and its weights."""
     blocks, ok = blocks.double(), ok & (blocks.abs() < 1e30)
-    ok = ok & ~stuck(blocks, ok)
-    level = block_noise(blocks, ok)
+    ok = ok & ~find_stuck(blocks, ok)
+    level = find_block_noise(blocks, ok)
     centre, spread = _location(blocks.flatten(1), ok.flatten(1))
     # Bands without noise, or constant ones, must not get an endless weight.
     level = torch.maximum(level, 2e-3 * spread)
@@ -117,7 +118,7 @@ def limits_of_sample(
 
 def _location(v: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
     """Median, and mean distance from it of the nearer 90 %, of every row."""
-    centre = medians(v, seen)
+    centre = find_medians(v, seen)
     away = torch.where(seen, (v - centre[:, None]).abs(), torch.inf).sort(1).values
     kept = torch.arange(v.shape[1]) < (0.9 * seen.sum(1, keepdim=True)).ceil()
     spread = torch.where(kept & away.isfinite(), away, 0.0).sum(1) / kept.sum(1).clamp_min(1)
@@ -134,7 +135,7 @@ def _start(z: Tensor, ok: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """
     bands, n = z.shape[:2]
     count = ok.flatten(2).sum(2)
-    middle = medians(z.flatten(2), ok.flatten(2))
+    middle = find_medians(z.flatten(2), ok.flatten(2))
     seen = count >= min(4, int(count.max())) if bool((count > 0).any()) else count > 0
     use = seen.double().mean(0) >= 0.5
     if not bool(use.any()):
@@ -142,7 +143,7 @@ def _start(z: Tensor, ok: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     middle, seen = middle[:, use], seen[:, use]
     n = middle.shape[1]
     most = min(LARGEST_RANK, bands - 1, n - 1)
-    shift = medians(middle, seen)
+    shift = find_medians(middle, seen)
     bound = 4 * torch.where(seen, middle.abs(), 0.0).amax(1) + 10
     if most < 1:
         return z.new_zeros(bands, 0), shift, bound
@@ -176,7 +177,7 @@ def _refine(
         both = _solve(high.T, z.T, now.T, 1e-9).T
         spectra, shift = both[:, :-1], both[:, -1]
         rest = (z - spectra @ scores - shift[:, None]).abs()
-        level = (medians(rest, weight > 0) / 0.6745).clamp_min(least)[:, None]
+        level = (find_medians(rest, weight > 0) / 0.6745).clamp_min(least)[:, None]
         now = weight / level.square() / (rest / (TAIL * level)).clamp_min(1.0).square()
     return spectra, shift
 
@@ -197,7 +198,7 @@ def _cell_fit(
 
     z, weight = cells(z), cells(weight)
     if not spectra.shape[1]:
-        return medians(z, weight > 0), (weight > 0).any(-1)
+        return find_medians(z, weight > 0), (weight > 0).any(-1)
     fit = shift[:, None, None].expand_as(z)
     now = weight
     for k in range(4):
@@ -209,7 +210,7 @@ def _cell_fit(
         level = (
             torch.ones_like(shift)
             if k < 1
-            else medians(rest.flatten(1), weight.flatten(1) > 0) / 0.6745
+            else find_medians(rest.flatten(1), weight.flatten(1) > 0) / 0.6745
         )
         level = level.clamp_min(1.0)[:, None, None]
         now = weight / level.square() / (rest / (TAIL * level)).clamp_min(1.0).square()
@@ -259,4 +260,5 @@ def _solve(a: Tensor, z: Tensor, weight: Tensor, ridge: float) -> Tensor:
     size = gram.diagonal(dim1=1, dim2=2).mean(1).clamp_min(1e-12)[:, None, None]
     right = (weight * z).T @ a
     eye = torch.eye(k, dtype=z.dtype)
-    return torch.linalg.solve(gram + ridge * size * eye, right).T
+    scores: Tensor = torch.linalg.solve(gram + ridge * size * eye, right)
+    return scores.T

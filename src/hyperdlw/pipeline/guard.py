@@ -16,8 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from noise_level import NoiseLaw
 from torch import Tensor
+
+from ..weights import NoiseLaw
 
 SIDE = 8
 SLACK = 1.8

@@ -10,7 +10,8 @@ noise is. The regressors bring noise of their own. With coefficients beta it is 
 and solved for s^2. The law of a band is  variance = a + b signal + c signal^2,  a, b, c >= 0 (electronics,
 photons, gain), fitted to the calm blocks of bins of equal signal.
 
-Exact for images on disk: everything is computed from the sample of blocks of :mod:`block_sample`.
+Exact for images on disk: everything is computed from the sample of blocks of
+:mod:`hyperdlw.weights.block_sample`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ import math
 from dataclasses import dataclass
 
 import torch
-from block_sample import SIDE, medians, sample_blocks, sample_step, stuck
 from torch import Tensor
+
+from .block_sample import SIDE, find_medians, find_stuck, sample_blocks, sample_step
 
 CALM = 0.2
 """The quantile over blocks of equal signal that is taken for their noise."""
@@ -71,11 +73,11 @@ def estimate_noise(y: Tensor, valid: Tensor, weights: Tensor | None = None) -> N
     >>> bool(((law.level - 0.1).abs() < 0.015).all())
     True
     """
-    step = sample_step(*y.shape[1:], BLOCKS)
+    step = sample_step(y.shape, BLOCKS)
     blocks, ok = sample_blocks(y, valid, step)
     if weights is not None:
         trust = sample_blocks(weights.to(y), valid, step)[0].flatten(1)
-        middle = medians(trust, ok.flatten(1))[:, None]
+        middle = find_medians(trust, ok.flatten(1))[:, None]
         ok = ok & (trust > 0.05 * middle).view_as(ok)
     return noise_of_sample(blocks, ok)
 
@@ -83,7 +85,7 @@ def estimate_noise(y: Tensor, valid: Tensor, weights: Tensor | None = None) -> N
 def noise_of_sample(blocks: Tensor, ok: Tensor) -> NoiseLaw:
     """The noise law from a sample of blocks (band, block, 8, 8) and its mask."""
     ok = ok & (blocks.abs() < 1e30)
-    ok = ok & ~stuck(blocks, ok)
+    ok = ok & ~find_stuck(blocks, ok)
     y = _cut(blocks.double(), ok)
     rest, beta = _decorrelated(y, ok)
     # What the others say a voxel is: a clean signal that knows nothing of its own noise.
@@ -101,10 +103,11 @@ def spectral_residual(y: Tensor, ok: Tensor) -> Tensor:
     Edges and textures of the image are in the other bands too and cancel; an impulse, a dead column or a
     stripe of one band remains. The coefficients are those of the sample of blocks.
     """
-    blocks, seen = sample_blocks(y, ok, sample_step(*y.shape[1:], BLOCKS))
+    blocks, seen = sample_blocks(y, ok, sample_step(y.shape, BLOCKS))
     _, beta = _decorrelated(_cut(blocks.double(), seen), seen)
     rest = y - torch.tensordot(beta.to(y), torch.where(ok, y, 0.0), 1)
-    return rest - medians(rest.flatten(1), ok.flatten(1))[:, None, None]
+    middle: Tensor = find_medians(rest.flatten(1), ok.flatten(1))[:, None, None]
+    return rest.sub_(middle)
 
 
 def _smoothed(y: Tensor) -> Tensor:
@@ -128,8 +131,8 @@ def _mean_law(law: Tensor, signal: Tensor, ok: Tensor) -> Tensor:
 def _cut(y: Tensor, ok: Tensor) -> Tensor:
     """Values cut to the median of their block plus or minus four spreads; the median where not ok."""
     flat, seen = y.flatten(2), ok.flatten(2)
-    middle = medians(flat, seen)
-    spread = medians((flat - middle.unsqueeze(2)).abs(), seen) / 0.6745
+    middle = find_medians(flat, seen)
+    spread = find_medians((flat - middle.unsqueeze(2)).abs(), seen) / 0.6745
     gap = CUT * spread[..., None, None]
     middle = middle[..., None, None]
     return torch.where(ok, torch.minimum(torch.maximum(y, middle - gap), middle + gap), middle)
@@ -217,8 +220,8 @@ def _fit_law(rest: Tensor, signal: Tensor, ok: Tensor) -> Tensor:
     known = m.flatten(2).sum(2) >= 8
     corners = [signal[..., i : i + SIDE - 1, j : j + SIDE - 1] for i in (0, 1) for j in (0, 1)]
     powers = torch.stack([_powers(c) for c in corners]).mean(0)
-    mean = medians(signal.flatten(2), ok.flatten(2))
-    scale = medians(d.abs().flatten(1), m.flatten(1)) / (2 * 0.6745)
+    mean = find_medians(signal.flatten(2), ok.flatten(2))
+    scale = find_medians(d.abs().flatten(1), m.flatten(1)) / (2 * 0.6745)
     scale = torch.where(scale > 0, scale, 1e-12).square()
     law = torch.stack([scale, 0 * scale, 0 * scale], 1)
     for k in range(ROUNDS):
@@ -228,7 +231,7 @@ def _fit_law(rest: Tensor, signal: Tensor, ok: Tensor) -> Tensor:
             .clamp_min(1e-6 * scale[:, None, None, None])
         )
         ratio = d.square() / (4 * now)
-        robust = medians(ratio.sqrt().flatten(2), m.flatten(2)).square() / 0.6745**2
+        robust = find_medians(ratio.sqrt().flatten(2), m.flatten(2)).square() / 0.6745**2
         calm = _calm_blocks(robust, known, mean, shared=k >= ROUNDS // 2)[..., None, None]
         inside = ratio <= 9 * torch.where(calm, robust[..., None, None], 0.0).clamp_max(2.0)
         use = (m & calm & inside).double() / now.square()

@@ -1,0 +1,80 @@
+"""Mild noise: local Wiener shrinkage of noise-whitened eigenimages.
+
+The bands, each divided by its noise level s, are rotated to their principal components z = V'(y / s). The
+noise stays white over components, with the variance  sum_b V_bk^2 v_b(p) / s_b^2  at pixel p, where v is the
+law of the noise. Every eigenimage is shrunk in a tight frame by what its neighbourhood shows above that
+variance; no component is thrown away unless it is pure noise, so nothing is lost when the noise is small.
+
+The second moments of the bands are sums over pixels and the frame reaches :data:`REACH` rows, so an image
+on disk is restored strip by strip with the same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from . import framelet
+
+CAUTION = 2.0
+"""Factor on the noise variance in the shrinkage."""
+REACH = framelet.REACH
+
+
+@dataclass(frozen=True, eq=False)
+class Eigenimages:
+    """The rotation of an image whose noise is known.
+
+    Attributes:
+        level: (band,) noise level that the bands are divided by.
+        basis: (band, component) V; the first ``strong`` components carry more signal than noise.
+    """
+
+    level: Tensor
+    basis: Tensor
+    strong: int
+
+    def denoise(self, y: Tensor, variance: Callable[[Tensor], Tensor]) -> Tensor:
+        """Remove the noise from an image (band, row, col) without gaps.
+
+        Args:
+            variance: of the noise, (band, row, col), where the clean image is its argument.
+        """
+        level = self.level[:, None, None]
+        images = torch.tensordot(self.basis.T, y / level, 1)
+        # The law is read where the strong components, which carry little noise, put the signal.
+        strong = slice(0, self.strong)
+        signal = torch.tensordot(self.basis[:, strong], images[strong], 1) * level
+        noise = variance(signal) / level.square()
+        spread = torch.tensordot(self.basis.T.square(), noise, 1).sqrt()
+        kept = framelet.denoise(images, spread, CAUTION)
+        return torch.tensordot(self.basis, kept, 1).mul_(level)
+
+
+def find_eigenimages(moments: Tensor, pixels: int, level: Tensor) -> Eigenimages:
+    """The rotation from the second moments of the bands.
+
+    Args:
+        moments: (band, band) sum over the pixels of y y', float64.
+        pixels: number of pixels in the sum.
+        level: (band,) noise level of the bands.
+    """
+    # Bands without noise must not get an endless weight: a ten-thousandth of the loudest is nothing.
+    level = level.clamp_min(max(1e-4 * float(level.max()), 1e-7))
+    s = level.double()
+    values, vectors = torch.linalg.eigh(moments / pixels / (s[:, None] * s))
+    # Largest eigenvalue of pure noise (Marchenko and Pastur): below it nothing can be told from noise.
+    edge = (1 + math.sqrt(len(level) / pixels)) ** 2
+    count = max(1, int((values > edge).sum()))
+    strong = max(1, int((values > 2 * edge).sum()))
+    return Eigenimages(level, vectors.flip(1)[:, :count].to(level), strong)
+
+
+def denoise_eigenimages(y: Tensor, level: Tensor, variance: Callable[[Tensor], Tensor]) -> Tensor:
+    """Remove noise of a known level and law from an image (band, row, col) without gaps."""
+    flat = y.flatten(1).double()
+    return find_eigenimages(flat @ flat.T, flat.shape[1], level).denoise(y, variance)
