@@ -49,8 +49,8 @@ def test_imports_go_down_and_through_doors(path: Path) -> None:
 def test_the_top_shows_the_rooms() -> None:
     entries = {p.name for p in HOUSE.iterdir() if p.name != "__pycache__"}
     rooms = {p.name for p in HOUSE.iterdir() if p.is_dir() and p.name != "__pycache__"}
-    assert rooms == set(ORDER) - {"errors", "cube"}
-    assert entries - rooms == {"__init__.py", "cube.py", "errors.py"}
+    assert rooms == set(ORDER) - {"errors"}
+    assert entries - rooms == {"__init__.py", "errors.py"}
 
 
 def test_modules_are_small() -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from hyperdlw import cube
+from hyperdlw.cube import ranges
 
 
 def test_rows_spread_over_a_large_band_give_its_range(monkeypatch) -> None:
@@ -11,9 +11,9 @@ def test_rows_spread_over_a_large_band_give_its_range(monkeypatch) -> None:
     clean = 0.5 + 0.5 * np.sin(rows / 90) * np.cos(cols / 25)
     band = (clean + 0.05 * rng.standard_normal(clean.shape)).astype(np.float32)[None]
     valid = rng.random(band.shape) > 0.1
-    whole = cube.robust_range(band, valid)
-    monkeypatch.setattr(cube, "ENOUGH", 200 * 64)
-    some = cube.robust_range(band, valid)
+    whole = ranges.robust_range(band, valid)
+    monkeypatch.setattr(ranges, "ENOUGH", 200 * 64)
+    some = ranges.robust_range(band, valid)
     assert (some.lo, some.hi) != (whole.lo, whole.hi)
     np.testing.assert_allclose([some.lo, some.hi], [whole.lo, whole.hi], atol=0.03)
 
@@ -22,19 +22,19 @@ def test_groups_of_rows_have_the_median_of_the_whole(monkeypatch) -> None:
     """Without gaps between the groups nothing changes."""
     band = np.random.default_rng(1).random((40, 9), np.float32)
     ok = np.ones_like(band, bool)
-    whole = cube._smoothed(band, ok)
-    monkeypatch.setattr(cube, "ENOUGH", band.size // 2)
-    monkeypatch.setattr(cube, "GROUP", 10)
-    every_other = cube._smoothed(band, ok)
+    whole = ranges._smoothed(band, ok)
+    monkeypatch.setattr(ranges, "ENOUGH", band.size // 2)
+    monkeypatch.setattr(ranges, "GROUP", 10)
+    every_other = ranges._smoothed(band, ok)
     rows = whole.reshape(40, 9)
     np.testing.assert_array_equal(every_other.reshape(20, 9), np.r_[rows[:10], rows[20:30]])
 
 
 def test_bands_without_values_in_the_rows_read(monkeypatch) -> None:
-    monkeypatch.setattr(cube, "ENOUGH", 32)
-    monkeypatch.setattr(cube, "GROUP", 2)
+    monkeypatch.setattr(ranges, "ENOUGH", 32)
+    monkeypatch.setattr(ranges, "GROUP", 2)
     band = np.linspace(0, 1, 64, dtype=np.float32).reshape(1, 16, 4)
     valid = np.zeros_like(band, bool)
     valid[0, 2] = True
-    found = cube.robust_range(band, valid)
+    found = ranges.robust_range(band, valid)
     assert (found.lo[0], found.hi[0]) == (band[0, 2, 0], band[0, 2, 3])
