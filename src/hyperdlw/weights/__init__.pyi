@@ -1,7 +1,9 @@
 from .block_sample import SIDE as SIDE
+from .block_sample import Read as Read
 from .block_sample import find_block_noise as find_block_noise
 from .block_sample import find_medians as find_medians
 from .block_sample import find_stuck as find_stuck
+from .block_sample import gather_blocks as gather_blocks
 from .block_sample import sample_blocks as sample_blocks
 from .block_sample import sample_step as sample_step
 from .formulas import Given as Given
@@ -13,8 +15,10 @@ from .formulas import Robust as Robust
 from .formulas import Uniform as Uniform
 from .formulas import estimate_noise_level as estimate_noise_level
 from .noise_level import NoiseLaw as NoiseLaw
+from .noise_level import Regression as Regression
 from .noise_level import estimate_noise as estimate_noise
 from .noise_level import noise_of_sample as noise_of_sample
+from .noise_level import regress_bands as regress_bands
 from .noise_level import spectral_residual as spectral_residual
 from .registry import DEFAULT as DEFAULT
 from .registry import SOURCES as SOURCES

@@ -1,13 +1,13 @@
 """Blocks of pixels on a fixed grid: what limits and noise levels are read from.
 
-Images on disk give the same blocks as images in memory: gather :func:`sample_blocks` from strips that
-start at multiples of 8 :func:`sample_step` rows and join them along the second axis.
+An image is read a few rows at a time (:func:`gather_blocks`), so that one on disk gives the same blocks as
+one in memory.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -38,6 +38,20 @@ def sample_blocks(y: Tensor, valid: Tensor, step: int = 1) -> tuple[Tensor, Tens
 
     ok = valid & y.isfinite()
     return cut(torch.where(ok, y, 0.0)), cut(ok)
+
+
+Read = Callable[[slice], Tensor]
+"""Rows -> those rows of an image (band, row, col), NaN where nothing is known."""
+
+
+def gather_blocks(read: Read, shape: Sequence[int], most: int = MOST) -> tuple[Tensor, Tensor]:
+    """The sample of an image of ``shape`` that is read by rows: blocks, and which voxels count."""
+    step = sample_step(shape, most)
+    parts = []
+    for top in range(0, shape[1], SIDE * step):
+        rows = read(slice(top, min(top + SIDE, shape[1])))
+        parts.append(sample_blocks(rows, ~rows.isnan(), step))
+    return torch.cat([b for b, _ in parts], 1), torch.cat([ok for _, ok in parts], 1)
 
 
 def find_stuck(blocks: Tensor, ok: Tensor) -> Tensor:

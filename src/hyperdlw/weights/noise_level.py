@@ -104,10 +104,29 @@ def spectral_residual(y: Tensor, ok: Tensor) -> Tensor:
     stripe of one band remains. The coefficients are those of the sample of blocks.
     """
     blocks, seen = sample_blocks(y, ok, sample_step(y.shape, BLOCKS))
-    _, beta = _decorrelated(_cut(blocks.double(), seen), seen)
-    rest = y - torch.tensordot(beta.to(y), torch.where(ok, y, 0.0), 1)
-    middle: Tensor = find_medians(rest.flatten(1), ok.flatten(1))[:, None, None]
-    return rest.sub_(middle)
+    return regress_bands(blocks, seen).residual(y, ok)
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """What the other bands say of a band: beta y + middle, with beta (band, band), middle (band,)."""
+
+    beta: Tensor
+    middle: Tensor
+
+    def residual(self, y: Tensor, ok: Tensor) -> Tensor:
+        """Every band less what the other bands say of it, for pixels (band, ...)."""
+        middle = self.middle.view(-1, *(1,) * (y.dim() - 1))
+        said: Tensor = torch.tensordot(self.beta, torch.where(ok, y, 0.0), 1)
+        return y - said - middle
+
+
+def regress_bands(blocks: Tensor, ok: Tensor) -> Regression:
+    """Every band from the others, by the sample of blocks (band, block, 8, 8) and its mask."""
+    _, beta = _decorrelated(_cut(blocks.double(), ok), ok)
+    beta = beta.to(blocks)
+    rest = blocks - torch.tensordot(beta, torch.where(ok, blocks, 0.0), 1)
+    return Regression(beta, find_medians(rest.flatten(1), ok.flatten(1)))
 
 
 def _smoothed(y: Tensor) -> Tensor:

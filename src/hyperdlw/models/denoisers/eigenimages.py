@@ -51,8 +51,9 @@ class Eigenimages:
         signal = torch.tensordot(self.basis[:, strong], images[strong], 1) * level
         noise = variance(signal) / level.square()
         spread = torch.tensordot(self.basis.T.square(), noise, 1).sqrt()
-        kept = framelet.denoise(images, spread, CAUTION)
-        return torch.tensordot(self.basis, kept, 1).mul_(level)
+        kept: Tensor = framelet.denoise(images, spread, CAUTION)
+        found: Tensor = torch.tensordot(self.basis, kept, 1)
+        return found * level
 
 
 def find_eigenimages(moments: Tensor, pixels: int, level: Tensor) -> Eigenimages:
