@@ -47,9 +47,14 @@ def test_a_network_of_the_target_alone_has_divergence_zero(scene: Scene) -> None
 
 def test_the_rank_correlation_of_a_perfect_and_of_a_turned_order(scene: Scene) -> None:
     for turned, rho in ((False, 1.0), (True, -1.0)):
-        found = [c for c in theory.compare_networks(fake(scene, turned), [scene]) if c.eps == 1.0]
+        every = [c for c in theory.compare_networks(fake(scene, turned), [scene]) if c.eps == 1.0]
+        found = [c for c in every if c.whose == REFERENCE]
         assert [c.target for c in found] == list(theory.TARGETS)
         assert [c.rho for c in found] == pytest.approx([rho] * 3)
+        theirs = [c for c in every if c.whose in theory.PAPER]
+        assert len(theirs) == 6  # two data sets, three targets
+        assert all(len(c.psnr) == 7 for c in theirs)
+        assert next(c for c in theirs if "CAVE" in c.whose).psnr["N"] == pytest.approx(31.066)
 
 
 def test_records_of_networks_that_were_replaced_do_not_count(scene: Scene) -> None:

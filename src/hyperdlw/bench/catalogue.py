@@ -181,6 +181,7 @@ def run_dip(options: BenchOptions) -> None:
         scenes if options.only else scenes[-1:],
         options.out,
         noise=options.noise or ("case1", "case5"),
+        weights=options.weights,
         iterations=options.iterations,
         seeds=options.seeds or 1,
         files=options.files,

@@ -27,6 +27,7 @@ from .experiment import (
     make_scene,
     write_rows,
 )
+from .paper import find_paper_value
 from .runner import count_source_parameters, make_noisy, plan_cases, run_cases
 from .tables import MAIN, ORIGINAL, RIVALS, Row, Table
 
@@ -43,13 +44,14 @@ TABLE = replace(
 )
 
 PAPER = {
-    "DLWnet": "0.11 M",
-    "DLWnet, colour": "0.02 M",
-    "HSID-CNN": "0.46 M",
-    "S2DIP": "1.69 M",
-    "SERT": "1.90 M",
-    "HSI-DeNet": "2.76 M",
+    "DLWnet": "dlwnet",
+    "DLWnet, colour": "dlwnet-colour",
+    "HSID-CNN": "hsid-cnn",
+    "S2DIP": "dip",
+    "SERT": "sert",
+    "HSI-DeNet": "hsi-denet",
 }
+"""The networks of tab-numparams, by their names in the data of the paper."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,7 @@ def write_markdown(
     """Both tables, with ratios."""
     names = {row: TABLE.name_of(row) for row in TABLE.rows}
     usual = names.get(Row(MAIN, model=defaults.MODEL))
+    methods = {names[row]: (row.model or "", row.weights) for row in TABLE.rows}
     default = next((line for line in lines if line.name == usual), None)
     counts = sorted(count_networks(BANDS).items(), key=lambda item: item[1])
     least, most = min(sides), max(sides)
@@ -219,8 +222,9 @@ def write_markdown(
         grows = f"{s[most] / s[least]:.1f}" if s[least] > 0 and most > least else ""
         against = f"{s[most] / default.seconds[most]:.2f}" if default else ""
         cells = [f"{s[side]:.2f}" for side in sides]
-        rows.append([line.name, *cells, grows, against, _thousands(line.parameters)])
-    titles = ["method", *[f"{s}x{s}" for s in sides], ratio, "to default", "parameters"]
+        paper = _write_seconds(*methods.get(line.name, ("", "")))
+        rows.append([line.name, *cells, grows, against, _thousands(line.parameters), paper])
+    titles = ["method", *[f"{s}x{s}" for s in sides], ratio, "to default", "parameters", "paper"]
     text = [
         "# Cost: parameters and seconds (tab-numparams, tab-time)",
         "",
@@ -230,7 +234,7 @@ def write_markdown(
         "",
         *write_rows(
             ("network", "parameters", "paper"),
-            [(name, _thousands(n), PAPER.get(name, "")) for name, n in counts],
+            [(name, _thousands(n), _write_parameters(name)) for name, n in counts],
         ),
         "",
         "## Seconds",
@@ -240,7 +244,9 @@ def write_markdown(
         f"weights where there are any. The deep image prior is timed for {FEW} iterations and "
         f"multiplied. '{ratio}': seconds at {most} over those at {least} pixels a side, "
         f"{(most / least) ** 2:g} times the pixels. 'to default': seconds at {most} over those of "
-        "the default method" + (f", {default.name}." if default else "."),
+        "the default method"
+        + (f", {default.name}." if default else ".")
+        + " 'paper': the seconds of tab-time, of another machine, for images whose size it does not say.",
         "",
         *write_rows(titles, rows),
     ]
@@ -248,6 +254,18 @@ def write_markdown(
     if skipped:
         text += ["", "## Not run", "", *[f"- {reason}" for reason in skipped]]
     return "\n".join(text) + "\n"
+
+
+def _write_parameters(name: str) -> str:
+    """What the paper prints for a network, as it prints it."""
+    count = find_paper_value("tab-numparams", PAPER.get(name, ""))
+    return "" if count is None else f"{count / 1e6:.2f} M"
+
+
+def _write_seconds(model: str, weights: str) -> str:
+    """The seconds of the paper for the method of a row, on its machine."""
+    seconds = find_paper_value("tab-time", model, weights)
+    return "" if seconds is None else f"{seconds:.1f}"
 
 
 def _thousands(count: int) -> str:

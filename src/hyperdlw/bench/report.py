@@ -20,6 +20,7 @@ from ..errors import DlwError, MissingDependency
 from ..pipeline import pictures as picture
 from ..testbed import find_noise, psnr
 from .experiment import F32, NO_FILES, Files, Record, Scene, write_files
+from .paper import BESIDE, write_beside
 from .runner import Restorer, make_noisy
 from .tables import NETWORKS, ORIGINAL, REFERENCE, SOURCE_MODELS, Row, Table
 
@@ -75,7 +76,9 @@ def list_rows(table: Table, records: Records) -> list[Row]:
     return [row for row in order if any((row.label, m) in present for _, m in table.cells([row]))]
 
 
-def write_markdown(table: Table, records: Records, pictures: Iterable[str] = ()) -> str:
+def write_markdown(
+    table: Table, records: Records, pictures: Iterable[str] = (), same_data: bool = False
+) -> str:
     """PSNR by noise case, mean SSIM and seconds, one part per model; headlines; file names of figures."""
     scenes = sorted({r["scene"] for r in records})
     seeds = len({r["seed"] for r in records})
@@ -86,8 +89,7 @@ def write_markdown(table: Table, records: Records, pictures: Iterable[str] = ())
         f"({', '.join(scenes)}) and {seeds} noise draw{'s' * (seeds > 1)}; "
         "SSIM with an 11x11 Gaussian window and data range 1; "
         "processor seconds of the solver and, after the plus sign, of the weights, one thread each. "
-        "The best of a column is bold, the second best in italics"
-        + ("; in brackets: the paper's figure." if table.paper else "."),
+        "The best of a column is bold, the second best in italics.",
         "",
         table.notes,
         "",
@@ -105,6 +107,8 @@ def write_markdown(table: Table, records: Records, pictures: Iterable[str] = ())
             title = [f"## {FIGURES[figure].title}", ""] if len(table.figures) > 1 else []
             lines += [*title, *_part(table, records, every, figure), ""]
     lines += write_headlines(table, mean_figures(records))
+    ours = {figure: mean_figures(records, figure) for figure in BESIDE}
+    lines += ["", *write_beside(table, ours, same_data)]
     lines += ["", *[f"![{Path(name).stem}]({name})" for name in pictures]]
     skipped = {
         f"- {Row(r['weights'], r['strength'], r['model']).method}: {r['skipped']}"
@@ -175,9 +179,7 @@ def _part(
             found = mean_cells(value, row.label, [model], noise)
             text = "-" if math.isnan(found) else f"{found:.{kind.decimals}f}"
             mark = place.get((row.label, model), "")
-            paper = table.paper.get((row.label, model, noise[0])) if len(noise) == 1 else None
-            shown = f"{mark}{text}{mark}"
-            cells.append(shown if paper is None or not first else f"{shown} ({paper:.2f})")
+            cells.append(f"{mark}{text}{mark}")
         cells += [write_extra(extra, row, model) for extra in extras]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
@@ -294,10 +296,14 @@ def write_csv(records: Records) -> str:
 
 
 def write_report(
-    table: Table, records: Records, folder: Path, pictures: Mapping[str, bytes]
+    table: Table,
+    records: Records,
+    folder: Path,
+    pictures: Mapping[str, bytes],
+    same_data: bool = False,
 ) -> list[Path]:
     """Write <table>.md, .csv and the pictures (PNG bytes by file name) into a folder."""
-    text = write_markdown(table, records, pictures)
+    text = write_markdown(table, records, pictures, same_data)
     reports = {f"{table.name}.md": text, f"{table.name}.csv": write_csv(records)}
     return write_files(folder, {**reports, **pictures})
 

@@ -43,7 +43,7 @@ def bench(
         typer.Option(min=1, help="noise draws per scene and case; 3 for a table, 2 for all"),
     ] = None,
     iterations: Annotated[
-        int | None, typer.Option(min=1, help="dip: iterations of a curve, at most 1500")
+        int | None, typer.Option(min=1, help="dip: iterations of a curve, at most 7000")
     ] = None,
     records_of: Annotated[
         Path | None,
