@@ -112,3 +112,14 @@ def test_a_cube_beyond_memory_is_a_matter_of_resources(hyperdlw, tmp_path):
     assert ran.code == 4
     assert "250 bands x 50000 x 50000 needs at least" in ran.err
     assert hyperdlw("info", tmp_path / "a.hdr").code == 0
+
+
+def test_denoise_names_what_is_not_kept(hyperdlw, tmp_path, clean):
+    np.savez(tmp_path / "a.npz", hsi=clean, hsi_gt=np.eye(3), wavelengths=np.arange(6) + 400.0)
+    quick = ("-m", "tv", "-w", "uniform")
+    ran = hyperdlw("denoise", tmp_path / "a.npz", tmp_path / "b.npz", *quick)
+    assert (ran.code, ran.err) == (0, "")
+    ran = hyperdlw("denoise", tmp_path / "a.npz", tmp_path / "b.npy", *quick)
+    assert ran.err == "hyperdlw: not kept: wavelengths (400 to 405 nm), other variables (hsi_gt)\n"
+    ran = hyperdlw("denoise", tmp_path / "a.npz", tmp_path / "b.tif", *quick, "--json")
+    assert json.loads(ran.out)["not_kept"] == ["other variables (hsi_gt)"]

@@ -7,6 +7,7 @@ from .files import check_places as check_places
 from .files import check_save as check_save
 from .files import convert_file as convert_file
 from .files import describe_file as describe_file
+from .files import list_losses as list_losses
 from .files import open_cube as open_cube
 from .files import open_reader as open_reader
 from .files import open_writer as open_writer

@@ -38,6 +38,7 @@ MOST = 20_000
 STRUCTURE = ("DIMENSION_L", "REFERENCE_LIST", "CLASS", "NAME", "_Netcdf4", "_NC")
 """Starts of the names of attributes that describe the file and not the cube."""
 FILL = ("_FillValue", "missing_value", "Data_Ignore_Value", "nodata")
+OURS_BESIDE = ("wavelengths", "fwhm", "good_bands", "metadata")
 OURS = (*FILL, "axes", "scale_factor", "add_offset", "Scale_Factor")
 
 
@@ -207,6 +208,8 @@ def open_tree(
     said.scale, said.offset = _read_scale(node, notes)
     said.nodata, word = _read_fill(node)
     said.nodata_from = f"'{word}' of {name}"
+    used = {name, centre.name, width.name, *OURS_BESIDE}
+    said.metadata["siblings"] = tuple(n for n in tree.nodes if n not in used)
     said.notes = [n for n in notes if not (name == "cube" and " are from " in n)]
     dtype = np.dtype(node.variable.dtype).name
     encoding = Encoding(dtype, order, format=format, key=name)

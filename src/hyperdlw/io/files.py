@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from ..cube import AXES, Cube, Encoding
-from ..errors import BadOption
+from ..errors import BadOption, DlwError
 from .atomic import check_output
 from .checks import check_disk, count_bytes
 from .formats import Format, check_fits, choose_format, find_by_ending, find_format
-from .metadata import list_items
+from .metadata import list_items, list_neighbours
 from .named_arrays import DEFAULT_AXES, SeveralCubes
 from .reader import CubeReader, Described, ReadOptions, cut_windows
 from .writer import CubeWriter, WriteWindow
@@ -74,6 +74,7 @@ def open_reader(
     place, form = find_format(path, options)
     reader = form.open_reader(place, options)
     reader.reopening = (os.path.abspath(place), options)
+    reader.metadata = {**reader.metadata, "original": reader.reopening}
     return reader
 
 
@@ -148,9 +149,18 @@ def save_cube(
     >>> save_cube(Cube.from_array(np.zeros((6, 20, 24))), Path(tempfile.mkdtemp()) / "a.npz")
     0
     """
-    form, chosen = _choose_encoding(path, cube, encoding)
+    form, chosen, original = _choose_encoding(path, cube, encoding)
     form.check_place(Path(path), overwrite)
     stored, clipped = cube.to_array(chosen)
+    if original is not None:
+        order = tuple(chosen.axes.index(a) for a in AXES)
+        bands, rows, cols = (slice(0, n) for n in cube.shape)
+        with (
+            form.place_output(Path(path), overwrite) as tmp,
+            form.open_copy(tmp, original, cube, chosen) as put,
+        ):
+            put(bands, rows, cols, stored.transpose(order))
+        return clipped
     if form.free_axes and cube.metadata.get("stored_ndim") == 2 and cube.bands == 1:
         stored = np.squeeze(stored, axis=chosen.axes.index("b"))
     with form.place_output(Path(path), overwrite) as tmp:
@@ -183,19 +193,22 @@ def open_writer(
     >>> np.load(sink.path).shape
     (6, 20, 24)
     """
-    form, chosen = _choose_encoding(path, like, encoding)
+    form, chosen, original = _choose_encoding(path, like, encoding)
     form.check_place(Path(path), overwrite)
     check_disk(Path(os.path.realpath(path)).parent, path, count_bytes(like.shape, chosen.dtype))
-    shared = form.shares_strips and strip is not None
+    shared = form.shares_strips and strip is not None and original is None
     tile = form.choose_tile(like, chosen, strip)
 
     @contextmanager
     def opening() -> Iterator[WriteWindow]:
-        with (
-            form.place_output(Path(path), overwrite) as tmp,
-            form.open_writer(tmp, like, chosen, strip) as put,
-        ):
-            yield put
+        with form.place_output(Path(path), overwrite) as tmp:
+            made = (
+                form.open_writer(tmp, like, chosen, strip)
+                if original is None
+                else form.open_copy(tmp, original, like, chosen)
+            )
+            with made as put:
+                yield put
 
     return CubeWriter(Path(path), like.shape, chosen, opening(), tile, shared)
 
@@ -225,13 +238,51 @@ def check_places(paths: Sequence[str | None], overwrite: bool, source: str = "")
 
 def _choose_encoding(
     path: str | os.PathLike[str], like: Described, encoding: Encoding | None
-) -> tuple[Format, Encoding]:
-    """Format and encoding of an output; refuses what the format cannot hold."""
+) -> tuple[Format, Encoding, Path | None]:
+    """Format and encoding of an output, and the file it is a copy of, if it is one.
+
+    Refuses what the format cannot hold.
+    """
     asked = encoding or like.encoding
     form = choose_format(path, asked)
+    original = _find_original(form, like, asked)
+    if original is not None:
+        return form, asked, original
     chosen = replace(asked, axes=form.choose_axes(Path(path), asked), format=form.name)
     check_fits(path, form, chosen, like.bands)
-    return form, chosen
+    return form, chosen, None
+
+
+def _find_original(form: Format, like: Described, asked: Encoding) -> Path | None:
+    """The input, if it says today what is known of the cube: then only the numbers differ."""
+    path, options = like.metadata.get("original", (None, None))
+    if path is None or not form.copies_input or asked.format != form.name:
+        return None
+    try:
+        with open_reader(path, **vars(options)) as was:
+            same = (was.shape, was.encoding) == (like.shape, asked)
+            said, known = list_neighbours(was), list_neighbours(like)
+    except DlwError:
+        return None
+    same = same and said.keys() == known.keys()
+    return Path(path) if same and all(np.array_equal(said[k], known[k]) for k in said) else None
+
+
+def list_losses(
+    like: Described, path: str | os.PathLike[str], encoding: Encoding | None = None
+) -> tuple[str, ...]:
+    """What a file says beside the cube that an output has no place for, a phrase each."""
+    form, chosen, original = _choose_encoding(path, like, encoding)
+    if original is not None:
+        return ()
+    items = list_items(like)
+    gone = form.find_losses(like) | ({"siblings"} & items.keys())
+    if form.holds is not None:
+        gone |= items.keys() - form.holds
+    lost = [words for name, words in items.items() if name in gone]
+    if form.name == "npy" and chosen.axes != DEFAULT_AXES:
+        lost.append(f"order of the axes (read it with --axes {chosen.axes})")
+    return tuple(lost)
 
 
 @dataclass(frozen=True)
@@ -272,11 +323,4 @@ def convert_file(
         with open_writer(target, cube, overwrite=overwrite) as sink:
             for rows, cols in cut_windows(cube.shape, cube.dtype.itemsize, sink.tile):
                 sink.write_stored(rows, cols, cube.read_stored(rows, cols))
-        form = choose_format(target, cube.encoding)
-        gone = form.find_losses(cube)
-        if form.holds is not None:
-            gone |= list_items(cube).keys() - form.holds
-        lost = [words for name, words in list_items(cube).items() if name in gone]
-        if form.name == "npy" and sink.encoding.axes != DEFAULT_AXES:
-            lost.append(f"order of the axes (read it with --axes {sink.encoding.axes})")
-        return Converted(cube.shape, cube.dtype.name, tuple(lost), cube.notes)
+        return Converted(cube.shape, cube.dtype.name, list_losses(cube, target), cube.notes)

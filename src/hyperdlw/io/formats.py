@@ -13,7 +13,7 @@ line, whole or in strips.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -59,6 +59,8 @@ class Format:
     """Whether an output is a folder."""
     read_only: bool = False
     """Whether outputs are refused."""
+    copies_input: bool = False
+    """Whether an output like its input is a copy of that file (see :meth:`open_copy`)."""
     shares_strips: bool = False
     """Whether several processes may write strips of one output."""
     band_counts: frozenset[int] | None = None
@@ -137,14 +139,39 @@ class Format:
             strip: rows that will be written together, from the top, or None.
         """
 
-        @contextmanager
-        def collecting() -> Iterator[WriteWindow]:
-            held = np.zeros(like.shape, encoding.dtype)
-            yield lambda bands, rows, cols, stored: held.__setitem__((bands, rows, cols), stored)
-            back = tuple(AXES.index(a) for a in encoding.axes)
-            self.write(like, path, np.ascontiguousarray(held.transpose(back)), encoding)
+        def finish(stored: Stored) -> None:
+            self.write(like, path, stored, encoding)
 
-        return collecting()
+        return collect_windows(like.shape, encoding, finish)
+
+    def open_copy(
+        self, path: Path, original: Path, like: Described, encoding: Encoding
+    ) -> AbstractContextManager[WriteWindow]:
+        """As :meth:`open_writer`, into a copy of ``original`` in which only the cube is replaced.
+
+        The default collects the windows and then calls :meth:`write_copy`.
+        """
+
+        def finish(stored: Stored) -> None:
+            with explain_errors(original):
+                self.write_copy(path, original, stored, encoding)
+
+        return collect_windows(like.shape, encoding, finish)
+
+    def write_copy(self, path: Path, original: Path, stored: Stored, encoding: Encoding) -> None:
+        """Copy a file, but for the numbers of the cube."""
+        raise BadOption(f"{path} cannot be written: the format {self.name} copies no files")
+
+
+@contextmanager
+def collect_windows(
+    shape: tuple[int, int, int], encoding: Encoding, finish: Callable[[Stored], None]
+) -> Iterator[WriteWindow]:
+    """Windows collected in memory; ``finish`` gets the whole in the order of ``encoding.axes``."""
+    held = np.zeros(shape, encoding.dtype)
+    yield lambda bands, rows, cols, stored: held.__setitem__((bands, rows, cols), stored)
+    back = tuple(AXES.index(a) for a in encoding.axes)
+    finish(np.ascontiguousarray(held.transpose(back)))
 
 
 class KeyedFormat(Format):
@@ -153,6 +180,7 @@ class KeyedFormat(Format):
     has_keys = True
     free_axes = True
     holds = None
+    copies_input = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,9 +207,9 @@ BUILT_IN = {
     "envi": ".envi:Envi",
     "npy": ".numpy_files:Npy",
     "npz": ".numpy_files:Npz",
+    "mat5": ".matlab:Mat5",
     "mat73": ".matlab:Mat73",
     "hdf5": ".hdf5:Hdf5",
-    "mat5": ".matlab:Mat5",
     "png": ".pictures:Png",
     "tiff": ".tiff:Tiff",
     "jpeg": ".pictures:Jpeg",
@@ -239,7 +267,9 @@ def choose_format(path: str | os.PathLike[str], encoding: Encoding) -> Format:
     """The format of an output: its ending's, or the input's where files often have no ending."""
     form = find_by_ending(path)
     kept = FORMATS[encoding.format].form if encoding.format in FORMATS else None
-    if form is None and kept is not None and kept.optional_ending:
+    if kept is not None and (
+        kept.optional_ending if form is None else Path(path).suffix.lower() in kept.suffixes
+    ):
         form = kept
     if form is None:
         hint = f"use {_list_endings()}, or end it in '/' for a folder of PNG bands"
@@ -266,4 +296,4 @@ def check_fits(path: str | os.PathLike[str], form: Format, encoding: Encoding, b
 
 
 def _list_endings() -> str:
-    return ", ".join(s for form in list_formats() for s in form.suffixes)
+    return ", ".join(dict.fromkeys(s for form in list_formats() for s in form.suffixes))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 MAGIC = b"\x89HDF\r\n\x1a\n"
 CHUNK, CHUNKED = 64, 2**24
 """Sides of a chunk, and bytes from which an output has chunks: windows are then read quickly."""
-
+CACHE = 2**26
+"""Bytes of chunks that are held until they are full: each is then packed once."""
 
 CLASSIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 OLD = dict.fromkeys(CLASSIC, "NetCDF classic; convert it with 'nccopy -k nc4'")
@@ -86,17 +88,22 @@ class Hdf5(KeyedFormat):
         with open(path, "wb+") as raw, h5py.File(raw, "w") as file:
             item = file.create_dataset("cube", shape, encoding.dtype, **options)
             write_description(file, item, like, encoding)
+            yield fill_windows(item, axes)
 
-            def put(bands: Index, rows: slice, cols: slice, stored: Stored) -> None:
-                if not isinstance(bands, slice):
-                    for i, band in enumerate(bands):
-                        put(slice(band, band + 1), rows, cols, stored[i : i + 1])
-                    return
-                each = {"b": bands, "r": rows, "c": cols}
-                back = tuple(AXES.index(a) for a in axes)
-                item[tuple(each[a] for a in axes)] = stored.transpose(back)
+    def open_copy(
+        self, path: Path, original: Path, like: Described, encoding: Encoding
+    ) -> AbstractContextManager[WriteWindow]:
+        return fill_copy(path, original, encoding.key or "cube", encoding.axes)
 
-            yield put
+
+@contextmanager
+def fill_copy(path: Path, original: Path, name: str, axes: str) -> Iterator[WriteWindow]:
+    """A copy of a file; windows go into its array ``name``, whose chunks and filters stay."""
+    import h5py
+
+    shutil.copyfile(original, path)
+    with open(path, "rb+") as raw, h5py.File(raw, "r+", rdcc_nbytes=CACHE) as file:
+        yield fill_windows(file[name], axes)
 
 
 @contextmanager
@@ -209,6 +216,24 @@ def slice_windows(path: Path, item: Any, axes: str) -> ReadWindow:
             return np.asarray(native[back])
 
     return window
+
+
+def fill_windows(item: Any, axes: str) -> WriteWindow:
+    """The way back of :func:`slice_windows`: windows are put into an array."""
+    flat = len(item.shape) == 2
+    letters = axes.replace("b", "") if flat else axes
+    back = tuple(AXES.index(a) for a in axes)
+
+    def put(bands: Index, rows: slice, cols: slice, stored: Stored) -> None:
+        if not isinstance(bands, slice):
+            for i, band in enumerate(bands):
+                put(slice(band, band + 1), rows, cols, stored[i : i + 1])
+            return
+        each = {"b": bands, "r": rows, "c": cols}
+        laid = stored.transpose(back)
+        item[tuple(each[a] for a in letters)] = laid.squeeze(axes.index("b")) if flat else laid
+
+    return put
 
 
 def _needs_chunks(like: Described, encoding: Encoding) -> bool:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 import struct
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -22,9 +24,10 @@ from ..cube import Encoding
 from ..errors import BadFile
 from .checks import check_promise, explain_errors
 from .formats import FLOATS, INTEGERS, KeyedFormat
-from .hdf5 import MAGIC, check_readable, open_hdf5
+from .hdf5 import MAGIC, check_readable, fill_copy, open_hdf5
 from .named_arrays import Load, Variable, make_variables, open_named
 from .reader import CubeReader, Described, ReadOptions, Stored
+from .writer import WriteWindow
 
 if TYPE_CHECKING:
     import h5py
@@ -77,11 +80,30 @@ class Mat5(KeyedFormat):
             file.seek(0)
             file.write(b"MATLAB 5.0 MAT-file, written by hyperdlw".ljust(116))
 
+    def write_copy(self, path: Path, original: Path, stored: Stored, encoding: Encoding) -> None:
+        """The new element stands where the old one was; all other bytes are copied."""
+        name = encoding.key or ""
+        element = list_elements(original)[1][name]
+        with open(original, "rb") as old, open(path, "wb") as new:
+            new.write(old.read(element.start - 8))
+            new.write(replace_numbers(old, element, stored))
+            grown = new.tell() - element.start - element.length
+            old.seek(element.start + element.length)
+            shutil.copyfileobj(old, new)
+            # The header says where objects of MATLAB's classes keep their data.
+            old.seek(116)
+            place = old.read(8)
+            where = struct.unpack(element.order + "Q", place)[0] if place.strip(b" \0") else 0
+            if where > element.start:
+                new.seek(116)
+                new.write(struct.pack(element.order + "Q", where + grown))
+
 
 class Mat73(KeyedFormat):
     """Version 7.3; its axes are in the order that MATLAB shows."""
 
     name = "mat73"
+    suffixes = (".mat",)
     dtypes = DTYPES
 
     def recognise(self, path: Path, head: bytes) -> bool:
@@ -98,6 +120,11 @@ class Mat73(KeyedFormat):
 
     def write(self, cube: Described, path: Path, stored: Stored, encoding: Encoding) -> None:
         write_variables(path, make_variables(cube, stored, encoding, encoding.key or "cube"))
+
+    def open_copy(
+        self, path: Path, original: Path, like: Described, encoding: Encoding
+    ) -> AbstractContextManager[WriteWindow]:
+        return fill_copy(path, original, encoding.key or "cube", encoding.axes[::-1])
 
 
 # --- versions 5 to 7
@@ -242,6 +269,26 @@ def load_elements(path: Path, elements: dict[str, Element]) -> Load:
             return values.reshape(variable.shape, order="F").astype(variable.dtype)
 
     return load
+
+
+def replace_numbers(file: IO[bytes], element: Element, stored: Stored) -> bytes:
+    """The element of a variable with other numbers: its flags, shape and name stay as they are."""
+    order = element.order
+    read = enter_element(file, element)
+    flags, sizes, name = (read_part(read, order) for _ in range(3))
+    shape = struct.unpack(f"{order}{len(sizes) // 4}i", sizes)
+    array = stored.reshape(shape).astype(order + stored.dtype.str[1:], copy=False)
+    kind = "u1" if stored.dtype.kind == "b" else stored.dtype.str[1:]
+    number = {code: k for k, code in STORED.items() if k < 16}[kind]
+    parts = ((6, flags), (5, sizes), (1, name), (number, array.tobytes("F")))
+    inner = b"".join(
+        struct.pack(order + "II", k, len(raw)) + raw + bytes(-len(raw) % 8) for k, raw in parts
+    )
+    whole = struct.pack(order + "II", MATRIX, len(inner)) + inner
+    if element.kind == MATRIX:
+        return whole
+    packed = zlib.compress(whole)
+    return struct.pack(order + "II", COMPRESSED, len(packed)) + packed
 
 
 # --- version 7.3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from .reader import Described
 
 TRANSIENT = frozenset(
     {"notes", "nodata_from", "stored_ndim", "compressed", "files"}
-    | {"data_array", "data_file", "tiff_layout", "hdf5_layout"}
+    | {"data_array", "data_file", "tiff_layout", "hdf5_layout", "original", "siblings"}
 )
 """About one file, not about the cube: not carried to another file."""
 
@@ -155,14 +155,19 @@ def list_items(header: Described) -> dict[str, str]:
         "attributes": "file attributes",
     }
     found |= {key: words for key, words in names.items() if key in meta}
+    if beside := header.metadata.get("siblings"):
+        found["siblings"] = f"other variables ({_name_few(beside)})"
     others = [key for key in meta.get("envi", {}) if key not in ENVI_KEYS]
     if others:
-        shown = ", ".join(others[:8]) + (", ..." if len(others) > 8 else "")
-        found["envi"] = f"other header keys ({shown})"
+        found["envi"] = f"other header keys ({_name_few(others)})"
     if any(meta.get("band_tags", ())):
         found["band_tags"] = "GDAL tags of the bands"
     known = {*names, "envi", "band_tags", "nodata_is_nan", "band_offsets", "gcps_crs"}
     return found | {key: f"metadata '{key}'" for key in meta.keys() - known}
+
+
+def _name_few(names: Sequence[str], most: int = 8) -> str:
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
 def to_json(value: object) -> object:

@@ -164,7 +164,9 @@ def open_named(
             raise BadFile(f"{name} in {path} is not what its header promises; get a fresh copy")
         return array.reshape(shape).transpose(order)
 
+    used = {name, *NEIGHBOURS}
     facts.metadata |= {**(metadata or {}), "stored_ndim": len(promised.shape)}
+    facts.metadata["siblings"] = tuple(v for v in variables if v not in used)
     encoding = Encoding(promised.dtype, axes, format=format, key=name)
     bands, rows, cols = (shape[i] for i in order)
     window = load_windows(stored)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 import zipfile
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -106,6 +107,18 @@ class Npz(KeyedFormat):
                 entry.compress_type = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
                 with archive.open(entry, "w", force_zip64=True) as file:
                     npformat.write_array(file, np.asanyarray(array), allow_pickle=False)
+
+    def write_copy(self, path: Path, original: Path, stored: Stored, encoding: Encoding) -> None:
+        with zipfile.ZipFile(original) as old, zipfile.ZipFile(path, "w") as new:
+            for entry in old.infolist():
+                with old.open(entry) as source, new.open(entry, "w", force_zip64=True) as file:
+                    if entry.filename != f"{encoding.key}.npy":
+                        shutil.copyfileobj(source, file)
+                        continue
+                    shape, dtype, _, fortran = read_header(source)
+                    array = stored.reshape(shape).astype(dtype)
+                    laid = np.asfortranarray(array) if fortran else array
+                    npformat.write_array(file, laid, allow_pickle=False)
 
 
 def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[np.generic], int, bool]:

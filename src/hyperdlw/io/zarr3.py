@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from ..errors import BadFile, MissingDependency, OutputExists
 from .array_tree import Node, Tree, check_count, open_tree
 from .checks import check_promise, count_bytes, explain_errors
 from .formats import FLOATS, INTEGERS, KeyedFormat
-from .hdf5 import slice_windows
+from .hdf5 import fill_windows, slice_windows
 from .metadata import list_neighbours, list_scale
 from .named_arrays import Variable
 from .reader import CubeReader, Described, Index, ReadOptions, ReadWindow, Stored
@@ -100,6 +101,13 @@ class Zarr(KeyedFormat):
         # What a process that was killed left behind.
         for file in path.rglob("*.partial"):
             file.unlink()
+
+    @contextmanager
+    def open_copy(
+        self, path: Path, original: Path, like: Described, encoding: Encoding
+    ) -> Iterator[WriteWindow]:
+        shutil.copytree(original, path, dirs_exist_ok=True)
+        yield StoreWriter(path, encoding.key or "cube", encoding.axes)
 
 
 def import_zarr() -> Any:
@@ -189,23 +197,21 @@ def choose_layout(
 
 
 class StoreWriter:
-    """Writes windows of the array ``cube`` of a store. Other processes open the store anew.
+    """Writes windows of an array of a store. Other processes open the store anew.
 
     Several may write at once as long as no two of them write to one shard.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, name: str = "cube", axes: str = AXES) -> None:
+        self.place = path, name, axes
         self.lock = threading.Lock()  # two windows of this process may share a chunk
-        self.cube = import_zarr().open_group(str(path), mode="r+")["cube"]
+        zarr = import_zarr()
+        root = zarr.open(str(path), mode="r+")
+        self.put = fill_windows(root if isinstance(root, zarr.Array) else root[name], axes)
 
     def __call__(self, bands: Index, rows: slice, cols: slice, stored: Stored) -> None:
         with self.lock:
-            if isinstance(bands, slice):
-                self.cube[bands, rows, cols] = stored
-                return
-            for i, band in enumerate(bands):
-                self.cube[band, rows, cols] = stored[i]
+            self.put(bands, rows, cols, stored)
 
-    def __reduce__(self) -> tuple[type[StoreWriter], tuple[Path]]:
-        return StoreWriter, (self.path,)
+    def __reduce__(self) -> tuple[type[StoreWriter], tuple[Path, str, str]]:
+        return StoreWriter, self.place

@@ -36,7 +36,7 @@ def describe_quantity(like: Like, key: str) -> Like:
     """A header for another quantity on the same pixels, stored as it is."""
     dtype = QUANTITIES[key]
     encoding = replace(like.encoding, dtype=dtype, scale=1.0, offset=0.0, nodata=None, key=key)
-    scales = ("band_scales", "band_offsets", "nodata_is_nan", "data_array")
+    scales = ("band_scales", "band_offsets", "nodata_is_nan", "data_array", "original")
     about = {k: v for k, v in like.metadata.items() if k not in scales}
     return replace(like, encoding=encoding, metadata=about)
 

@@ -155,7 +155,13 @@ def as_float32(
 
     plain = replace(cube.encoding, dtype="float32", scale=1.0, offset=0.0, nodata=None, key=key)
     mask = np.ones(cube.shape, bool) if valid is None else valid
-    scales = ("band_scales", "band_offsets", "nodata_is_nan", "data_array")  # of the cube's numbers
+    scales = (
+        "band_scales",
+        "band_offsets",
+        "nodata_is_nan",
+        "data_array",
+        "original",
+    )  # of the cube's numbers
     about = {k: v for k, v in cube.metadata.items() if k not in scales}
     return replace(cube, data=data.astype(np.float32), valid=mask, encoding=plain, metadata=about)
 

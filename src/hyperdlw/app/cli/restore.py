@@ -71,7 +71,7 @@ def denoise(
     tiles, with scratch files in a hidden folder beside the output; if the run is cut short, the
     same command goes on where it was.
     """
-    from ...io import ReadOptions
+    from ... import io
     from ...pipeline import Outputs, denoise_file
 
     silent = quiet or as_json
@@ -83,7 +83,7 @@ def denoise(
             overwrite=overwrite,
             strict=strict,
             auto=auto,
-            reading=ReadOptions(**asdict(reading)),
+            reading=io.ReadOptions(**asdict(reading)),
             progress=progress,
             model=model,
             weights=weights,
@@ -99,10 +99,15 @@ def denoise(
             scheduler=scheduler,
         )
     written = None if strict and not report.converged else target
+    reader = progress.reader
+    lost = [] if written is None or reader is None else io.list_losses(reader, written)
     if as_json:
-        console.print_json({**report.as_dict(), "input": source, "output": written})
-    elif not quiet and written is not None and progress.reader is not None:
-        console.print_summary(console.list_facts(report, progress.reader, written, save_weights))
+        facts = {"input": source, "output": written, "not_kept": lost}
+        console.print_json({**report.as_dict(), **facts})
+    elif not quiet and written is not None and reader is not None:
+        if lost:
+            console.err.print(f"hyperdlw: not kept: {', '.join(lost)}", markup=False)
+        console.print_summary(console.list_facts(report, reader, written, save_weights))
     console.report_shortfall(report, strict, quiet)
 
 
