@@ -19,6 +19,7 @@ import numpy as np
 
 from ..cube import AXES, Encoding
 from ..errors import BadFile
+from .cf import OWN, read_place
 from .checks import is_real
 from .metadata import fit_metadata, parse_metadata, simplify_value
 from .named_arrays import Variable, choose_variable, insert_band
@@ -38,7 +39,6 @@ MOST = 20_000
 STRUCTURE = ("DIMENSION_L", "REFERENCE_LIST", "CLASS", "NAME", "_Netcdf4", "_NC")
 """Starts of the names of attributes that describe the file and not the cube."""
 FILL = ("_FillValue", "missing_value", "Data_Ignore_Value", "nodata")
-OURS_BESIDE = ("wavelengths", "fwhm", "good_bands", "metadata")
 OURS = (*FILL, "axes", "scale_factor", "add_offset", "Scale_Factor")
 
 
@@ -191,6 +191,7 @@ def open_tree(
     stored = insert_band(node.variable.shape, order)
     bands, rows, cols = (stored[order.index(a)] for a in AXES)
     said = FileFacts(metadata=_read_metadata(tree, name, bands, notes), notes=notes)
+    said.metadata = fit_metadata(read_place(tree, name, order), bands, notes) | said.metadata
     said.metadata["stored_ndim"] = len(node.variable.shape)
     none = NumberList("", [], None, 0)
     lists = (centres, find_lists(tree, name, WIDTHS, {bands}))
@@ -208,7 +209,7 @@ def open_tree(
     said.scale, said.offset = _read_scale(node, notes)
     said.nodata, word = _read_fill(node)
     said.nodata_from = f"'{word}' of {name}"
-    used = {name, centre.name, width.name, *OURS_BESIDE}
+    used = {name, centre.name, width.name, *OWN}
     said.metadata["siblings"] = tuple(n for n in tree.nodes if n not in used)
     said.notes = [n for n in notes if not (name == "cube" and " are from " in n)]
     dtype = np.dtype(node.variable.dtype).name

@@ -13,9 +13,10 @@ import numpy as np
 from ..cube import AXES, Encoding
 from ..errors import BadFile
 from .array_tree import Node, Tree, check_count, open_tree
+from .cf import BARE, write_dimensions
 from .checks import check_promise, count_bytes, explain_errors
 from .formats import FLOATS, INTEGERS, KeyedFormat
-from .metadata import list_neighbours, list_scale
+from .metadata import list_scale
 from .named_arrays import Variable
 from .pictures import fit_nodata
 from .reader import CubeReader, Described, Index, ReadOptions, ReadWindow, Stored
@@ -66,6 +67,11 @@ class Hdf5(KeyedFormat):
                 made.metadata = {**made.metadata, "hdf5_layout": packing}
             made.closing = stack.pop_all().close
         return made
+
+    def choose_axes(self, path: Path, asked: Encoding) -> str:
+        """Readers of NetCDF expect the map axes last."""
+        netcdf = path.suffix.lower() in (".nc", ".nc4")
+        return AXES if netcdf else super().choose_axes(path, asked)
 
     def choose_tile(
         self, like: Described, encoding: Encoding, strip: int | None
@@ -144,6 +150,8 @@ def walk_file(path: Path, file: h5py.File) -> Tree:
                     groups[where] = _read_attributes(item)
                     waiting.append((where, item))
             elif isinstance(item, h5py.Dataset) and item.shape is not None:
+                if BARE.encode() in np.bytes_(item.attrs.get("NAME", b"")):
+                    continue
                 nodes[where] = _make_node(path, where, item)
     return Tree(path, dict(sorted(nodes.items())), groups)
 
@@ -250,8 +258,4 @@ def write_description(
     if fill is not None:  # CF wants it in the type of the cube
         fits = fit_nodata(encoding) is not None and item.dtype.kind != "b"
         item.attrs["_FillValue"] = item.dtype.type(fill) if fits else np.float64(fill)
-    # Metadata are a variable, because attributes have 64 kB at most.
-    for name, value in list_neighbours(like).items():
-        beside = file.create_dataset(name, data=value.view("u1") if name == "good_bands" else value)
-        if name in ("wavelengths", "fwhm"):
-            beside.attrs["units"] = "nm"
+    write_dimensions(file, item, like, encoding.axes)
