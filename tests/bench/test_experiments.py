@@ -112,7 +112,8 @@ def test_what_is_left_out_at_the_end_is_said(tmp_path: Path, monkeypatch) -> Non
     catalogue.run_all(BenchOptions(tmp_path / "new", quiet=True))
     text = (tmp_path / "new" / "index.md").read_text()
     assert "| robust | left out: needs --data FOLDER |" in text
-    assert len(text.splitlines()) == 4 + len(catalogue.ALL_PARTS)
+    assert len(text.splitlines()) == 4 + len(catalogue.ALL_PARTS) + 2
+    assert text.splitlines()[-1].startswith("Made by hyperdlw ")
 
 
 def test_all_fills_a_table(scene: Scene, tmp_path: Path, monkeypatch) -> None:

@@ -13,6 +13,7 @@ import hashlib
 import inspect
 import itertools
 import json
+import subprocess
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -355,10 +356,21 @@ def write_files(folder: Path, contents: Mapping[str, str | bytes]) -> list[Path]
     """Write files into a folder, each wholly or not at all; returns their paths."""
     for name, content in contents.items():
         if isinstance(content, str) and name.endswith(".md"):
-            content = wrap_prose(content)
+            content = wrap_prose(f"{content.rstrip()}\n\n{describe_origin()}\n")
         with atomic(folder / name, overwrite=True) as tmp:
             Path(tmp).write_bytes(content.encode() if isinstance(content, str) else content)
     return [folder / name for name in contents]
+
+
+@functools.cache
+def describe_origin() -> str:
+    """What made a report: version, commit where there is one, and the hash of the source."""
+    words = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=10", "HEAD"]
+    try:
+        found = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        found = "unknown"
+    return f"Made by hyperdlw {__version__}, commit {found}, source {hash_source()}."
 
 
 class Clock:

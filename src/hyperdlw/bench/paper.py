@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..testbed import find_noise
-from .tables import NETWORKS, SOURCE_MODELS, Table
+from .tables import NETWORKS, PRESET, SOURCE_MODELS, Table
 
 FILE = Path(__file__).with_name("paper.csv")
 MEAN = "mean"
@@ -113,7 +113,10 @@ def write_beside(
             cells.append((f"{model}, {name}" if table.models else name, row.label, model))
         rows = []
         for name, label, model in cells:
-            pairs = [(known.get(c), printed.get(c)) for c in _across(label, model, table.noise)]
+            theirs = model.removesuffix(PRESET)
+            pairs = [
+                (known.get((label, model, n)), printed.get((label, theirs, n))) for n in table.noise
+            ]
             both = [(a, b) for a, b in pairs if a is not None and b is not None]
             if both and len(both) == len(pairs):
                 means = [statistics.fmean(v) for v in zip(*both, strict=True)]
@@ -135,10 +138,6 @@ def write_beside(
         "and a difference is not one of methods."
     )
     return ["## Beside the paper", "", what, "", *lines]
-
-
-def _across(label: str, model: str, noise: Sequence[str]) -> list[Cell]:
-    return [(label, model, n) for n in noise]
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -25,6 +25,7 @@ from ..networks import files
 from ..solver import Model, Problem, Schedule, Solution, State, Watch
 from . import ctv, dip, e3dtv, lrtfdfr, lrtv, nn, pnp, svtv, tv, tvs
 from .denoisers import DenoiserSpec, find_network, resolve_denoiser, resolve_plane_denoiser
+from .presets import PRESETS
 from .published import fasthymix, hyres, lrmr, nmog
 
 Build = Callable[..., Model]
@@ -38,7 +39,8 @@ Run = Callable[..., Tensor]
 
 A method with the keyword ``rank`` or ``denoiser`` lets the user choose it."""
 
-Kind = Literal["model", "published"]
+Kind = Literal["model", "published", "preset"]
+"""A preset is a model with other constants: it can be named, and is not offered by itself."""
 
 FREE = frozenset({"weights", "strength", "schedule"})
 """What every model takes and no published method does."""
@@ -157,7 +159,7 @@ def _make_entry(name: str, given: object) -> ModelEntry:
     return ModelEntry(
         name,
         function if run is None else model_with_method(run),
-        "model" if run is None else "published",
+        "published" if run else "preset" if name in PRESETS else "model",
         frozenset(takes | (FREE if run is None else set()) | ({"original"} if original else set())),
         original,
         network.summary if network else (function.__doc__ or "").strip().partition("\n")[0],
@@ -183,6 +185,7 @@ REGISTRY: Registry[ModelEntry] = Registry(
         "pnp": pnp,
         "pnp-hqs": pnp.build_hqs,
         "dip": dip,
+        **PRESETS,
         "lrmr": lrmr,
         "nmog": nmog,
         "hyres": hyres,
@@ -234,7 +237,7 @@ def find_model(
         raise BadOption(f"rank must be at least 1, not {rank}")
     if denoiser is not None and not callable(denoiser):
         # A wrong name is refused before any work is done.
-        (resolve_denoiser if entry.kind == "model" else resolve_plane_denoiser)(denoiser)
+        (resolve_plane_denoiser if entry.kind == "published" else resolve_denoiser)(denoiser)
     return entry
 
 

@@ -142,7 +142,7 @@ def models(as_json: options.Json = False) -> None:
     """
     from ...models import list_models
 
-    entries, others = list_models("model"), list_models("published")
+    entries, others = list_models("model") | list_models("preset"), list_models("published")
     if as_json:
         facts: dict[str, dict[str, object]] = {
             name: {
