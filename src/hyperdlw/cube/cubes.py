@@ -52,6 +52,8 @@ class Cube:
         good_bands: bool per band; bad bands are copied through unchanged.
         encoding: how the file stored the numbers.
         metadata: everything else a format wants back on writing.
+        kept: the stored numbers (band, row, col) where float32 does not hold them exactly, with
+            their encoding: what is not changed is written back bit by bit.
     """
 
     data: NDArray[np.float32]
@@ -60,6 +62,7 @@ class Cube:
     good_bands: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, bool))
     encoding: Encoding = field(default_factory=Encoding)
     metadata: Metadata = field(default_factory=dict)
+    kept: tuple[Encoding, NDArray[np.generic]] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         _check_axes(self.data)
@@ -123,12 +126,16 @@ class Cube:
             np.ones(0, bool) if good_bands is None else np.asarray(good_bands, bool).reshape(-1),
             encoding,
             dict(metadata or {}),
+            None if encoding.exact else (encoding, np.array(ordered)),
         )
 
     def to_array(self, encoding: Encoding | None = None) -> tuple[NDArray[np.generic], int]:
         """The stored form of the cube, and how many voxels were clipped (see :func:`encode`)."""
         enc = encoding or self.encoding
-        out, clipped = encode(self.data, self.valid, enc)
+        before = None
+        if self.kept is not None and self.kept[0].stores_as(enc):
+            before = self.kept[1] if self.kept[1].shape == self.data.shape else None
+        out, clipped = encode(self.data, self.valid, enc, before)
         back = tuple(AXES.index(a) for a in enc.axes)
         return np.ascontiguousarray(out.transpose(back)), clipped
 

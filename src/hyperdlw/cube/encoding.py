@@ -34,6 +34,16 @@ class Encoding:
             words = "an arrangement of b (band), r (row) and c (column)"
             raise BadInput(f"axes must be {words}, not '{self.axes}'")
 
+    @property
+    def exact(self) -> bool:
+        """Whether float32 values say every stored number to the last bit."""
+        return np.can_cast(self.dtype, np.float32) and (self.scale, self.offset) == (1.0, 0.0)
+
+    def stores_as(self, other: Encoding) -> bool:
+        """Whether the same values are stored as the same numbers."""
+        mine, theirs = ((e.dtype, e.scale, e.offset) for e in (self, other))
+        return mine == theirs
+
 
 def decode(
     stored: NDArray[np.generic], encoding: Encoding
@@ -60,12 +70,20 @@ def decode(
 
 
 def encode(
-    values: NDArray[np.generic], valid: NDArray[np.bool_], encoding: Encoding
+    values: NDArray[np.generic],
+    valid: NDArray[np.bool_],
+    encoding: Encoding,
+    before: NDArray[np.generic] | None = None,
 ) -> tuple[NDArray[np.generic], int]:
     """The stored form ``(value - offset) / scale`` of values, and how many had to be clipped.
 
     Integer types round, and are clipped to what they can hold; where ``valid`` is False the value
-    is stored as it is (integer types that cannot hold it get nodata or 0).
+    is stored as it is (integer types that cannot hold it get nodata or 0). A measurement that would
+    be stored as nodata gets the number beside it.
+
+    Args:
+        before: the numbers that were decoded, in the same encoding. A value that did not change since
+            is stored as the number it came from, which float32 may not hold.
     """
     dtype = np.dtype(encoding.dtype)
     stored = (values.astype(np.float64) - encoding.offset) / encoding.scale
@@ -86,4 +104,35 @@ def encode(
         limit = float(np.finfo(dtype).max)
         clipped = int(np.count_nonzero((np.abs(stored) > limit) & valid))
         stored = np.where(valid, np.clip(stored, -limit, limit), stored)
-    return stored.astype(dtype), clipped
+    with np.errstate(over="ignore"):
+        out = stored.astype(dtype)
+    if encoding.nodata is not None and dtype.kind != "b":
+        hit = valid & (out == encoding.nodata)
+        if hit.any():
+            out[hit] = _step_aside(encoding.nodata, dtype)
+    if before is not None:
+        out = np.where(_find_unchanged(values, valid, encoding, before), before, out)
+    return out, clipped
+
+
+def _step_aside(nodata: float, dtype: np.dtype[np.generic]) -> float:
+    """A number of the type beside nodata that is not taken for it."""
+    if dtype.kind == "f":
+        return float(np.nextafter(np.asarray(nodata, dtype), np.asarray(np.inf, dtype)))
+    step = max(1, int(np.spacing(abs(nodata))))
+    fits = int(nodata) + step <= np.iinfo(dtype.name).max
+    return int(nodata) + (step if fits else -step)
+
+
+def _find_unchanged(
+    values: NDArray[np.generic],
+    valid: NDArray[np.bool_],
+    encoding: Encoding,
+    before: NDArray[np.generic],
+) -> NDArray[np.bool_]:
+    """Where values are still those that :func:`decode` gave for the stored numbers ``before``."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        bare = before.astype(np.float32)
+        scaled = bare * np.float32(encoding.scale) + np.float32(encoding.offset)
+    was = np.where(valid, scaled, bare)
+    return np.asarray((was == values) | (np.isnan(was) & np.isnan(values)))

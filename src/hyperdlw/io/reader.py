@@ -173,6 +173,10 @@ class CubeReader:
         which = clip_window(self.shape, rows, cols, bands)
         return np.asarray(self.window(*which))
 
+    def read_inexact(self, rows: slice) -> Stored | None:
+        """Rows as they are stored, if float32 does not hold them exactly."""
+        return None if self.encoding.exact else self.read_stored(rows)
+
     def read(
         self, rows: slice = slice(None), cols: slice = slice(None), bands: Bands = None
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
@@ -193,13 +197,25 @@ class CubeReader:
             )
         if self.lazy:  # the others compare with the size of their file when they load
             check_memory(self.path, self.shape)
-        values, valid = self._gathered() if self.lazy else self.read()
+        stored = None
+        if not self.encoding.exact:
+            stored = np.empty(self.shape, self.dtype) if self.lazy else self.read_stored()
+        values, valid = self._gather(stored) if self.lazy else self.read()
         return Cube(
-            values, valid, self.wavelengths, self.good_bands, self.encoding, dict(self.metadata)
+            values,
+            valid,
+            self.wavelengths,
+            self.good_bands,
+            self.encoding,
+            dict(self.metadata),
+            None if stored is None else (self.encoding, stored),
         )
 
-    def _gathered(self) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Everything, in blocks along the first stored axis: little more memory than the cube takes."""
+    def _gather(self, kept: Stored | None) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Everything, in blocks along the first stored axis: little more memory than the cube takes.
+
+        ``kept`` is filled with the numbers as they are stored.
+        """
         axis = AXES.index(self.encoding.axes[0])
         values, valid = np.empty(self.shape, np.float32), np.empty(self.shape, bool)
         block = BLOCK // 32 if self.plain else BLOCK
@@ -207,7 +223,10 @@ class CubeReader:
         for first in range(0, self.shape[axis], step):
             at = tuple(slice(first, first + step) if k == axis else slice(None) for k in range(3))
             bands, rows, cols = at
-            values[at], valid[at] = self.read(rows, cols, bands)
+            stored = self.read_stored(rows, cols, bands)
+            values[at], valid[at] = decode(stored, self.encoding)
+            if kept is not None:
+                kept[at] = stored
         return values, valid
 
     def close(self) -> None:

@@ -44,10 +44,14 @@ class WindowWriter:
         data: Stored,
         valid: NDArray[np.bool_] | None = None,
         bands: Bands = None,
+        before: Stored | None = None,
     ) -> int:
-        """Write values in physical units; returns how many were clipped to the type."""
+        """Write values in physical units; returns how many were clipped to the type.
+
+        ``before`` are the numbers the values came from (see :func:`hyperdlw.cube.encode`).
+        """
         ok = np.isfinite(data) if valid is None else valid
-        stored, clipped = encode(data, ok, self.encoding)
+        stored, clipped = encode(data, ok, self.encoding, before)
         self.write_stored(rows, cols, stored, bands)
         return clipped
 

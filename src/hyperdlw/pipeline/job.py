@@ -30,6 +30,9 @@ class MemoryReader:
     def read(self, rows: slice) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         return self.cube.data[:, rows], self.cube.valid[:, rows]
 
+    def read_inexact(self, rows: slice) -> None:
+        """The outputs are in memory, too, and hold what the cube has kept."""
+
 
 Reader = CubeReader | MemoryReader
 """A cube that is read by windows. A lazy one can be sent to other processes, which then read theirs."""
@@ -127,13 +130,16 @@ class Job:
         w[use] = self.w.read(rows).numpy()
         touched = np.zeros_like(valid)
         touched[use] = True if self.options.fill else valid[use]
-        return RestoredStrip(np.where(touched, values, data), valid | touched, valid, w)
+        found = np.where(touched, values, data)
+        return RestoredStrip(found, valid | touched, valid, w, reader.read_inexact(rows))
 
 
 class RestoredStrip(NamedTuple):
-    """Rows of the restored cube, where it holds, where it was measured, and the weights."""
+    """Rows of the restored cube, where it holds, where it was measured, the weights, and the numbers
+    of the file where float32 does not hold them exactly."""
 
     values: NDArray[np.float32]
     ok: NDArray[np.bool_]
     valid: NDArray[np.bool_]
     weights: NDArray[np.float32]
+    stored: NDArray[np.generic] | None

@@ -129,7 +129,7 @@ class Pens:
 
     def put(self, rows: slice, strip: RestoredStrip) -> int:
         """Write a strip; returns how many values were clipped."""
-        clipped = self.cube.write(rows, slice(None), strip.values, strip.ok)
+        clipped = self.cube.write(rows, slice(None), strip.values, strip.ok, None, strip.stored)
         if self.weights is not None:
             self.weights.write(rows, slice(None), strip.weights, np.ones_like(strip.ok))
         return clipped
