@@ -24,11 +24,8 @@ from .checks import is_real
 from .metadata import fit_metadata, parse_metadata, simplify_value
 from .named_arrays import Variable, choose_variable, insert_band
 from .reader import CubeReader, FileFacts, ReadOptions, ReadWindow, Stored, build_reader
+from .spectrum import CENTRES, GOOD, WIDTHS, speaks_of
 
-CENTRES = re.compile(r"wavelength|(^|_)wl(s)?($|_)|band_?cent|centre?r?s?$|lambda|^list_cw_[a-z]+$")
-NO_CENTRES = re.compile(r"good|bad|fwhm|flag|uncert|unit|error|index|width")
-WIDTHS = re.compile(r"fwhm|^list_fwhm_[a-z]+$|full_?width")
-GOOD = re.compile(r"^good_?(wavelength|band)s?$|^bbl$|bad_?bands?_?list")
 SPECTRAL_DIMENSION = re.compile(r"band|wavelength|^wl|spectral|channel|lambda|^lam$")
 LONGEST = 100_000
 """Entries of a believable list of wavelengths."""
@@ -115,10 +112,6 @@ def find_lists(
     """Lists whose name and length fit, the ones nearest to the cube first."""
     found: list[NumberList] = []
 
-    def fits(name: str) -> bool:
-        excluded = wanted is CENTRES and NO_CENTRES.search(name.lower())
-        return not excluded and wanted.search(name.lower()) is not None
-
     def add(name: str, place: str, values: Stored, units: object) -> None:
         said = simplify_value(units)
         # str() of a float32 is its shortest form: 400.1 and not 400.1000061.
@@ -127,7 +120,7 @@ def find_lists(
         found.append(NumberList(name, texts, said if isinstance(said, str) else None, steps))
 
     for name, node in tree.nodes.items():
-        if name != cube and fits(name.rpartition("/")[2]) and node.length in lengths:
+        if name != cube and speaks_of(name.rpartition("/")[2], wanted) and node.length in lengths:
             units = node.attributes.get("units", node.attributes.get("Units"))
             add(name, name, node.load(), units)
     holders = {cube: tree.nodes[cube].attributes, **tree.groups}
@@ -137,7 +130,7 @@ def find_lists(
         for key, value in attributes.items():
             values = np.asarray(value) if not isinstance(value, str | bytes) else np.zeros(0)
             number = values.dtype.kind in "buif" and values.ndim > 0
-            if number and values.size in lengths and fits(key):
+            if number and values.size in lengths and speaks_of(key, wanted):
                 units = attributes.get(f"{key}_units", attributes.get("wavelength_units"))
                 add(f"{holder}@{key}", f"{holder}/{key}", values, units)
     return sorted(found, key=lambda entry: entry.steps)

@@ -150,7 +150,7 @@ def walk_file(path: Path, file: h5py.File) -> Tree:
                     groups[where] = _read_attributes(item)
                     waiting.append((where, item))
             elif isinstance(item, h5py.Dataset) and item.shape is not None:
-                if BARE.encode() in np.bytes_(item.attrs.get("NAME", b"")):
+                if BARE.encode() in bytes(np.bytes_(item.attrs.get("NAME", b""))):
                     continue
                 nodes[where] = _make_node(path, where, item)
     return Tree(path, dict(sorted(nodes.items())), groups)

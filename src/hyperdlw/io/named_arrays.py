@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +24,10 @@ from .reader import (
     build_reader,
     load_windows,
 )
+from .spectrum import CENTRES, GOOD, WIDTHS, speaks_of
 
 DEFAULT_AXES = "rcb"
+UNITS = ("wavelength_units", "wavelength_unit", "wavelengths_units", "wl_units")
 NEIGHBOURS = ("wavelengths", "good_bands", "scale", "offset", "nodata", "axes", "metadata")
 """Variables that describe the cube; written beside it when they say something."""
 
@@ -128,15 +131,40 @@ def read_neighbours(
     order = Encoding(axes=order).axes  # raises for nonsense
     shape = variables[name].shape
     bands = shape[order.index("b")] if len(shape) == 3 else 1
-    said.wavelengths = read_numbers("wavelengths", bands)
-    good = read_numbers("good_bands", bands)
+
+    def find_list(wanted: re.Pattern[str], ours: str) -> NDArray[np.float64] | None:
+        """The list of our own name, or the first one that fits by name and length."""
+        if ours in variables:
+            used.add(ours)
+            return read_numbers(ours, bands)
+        for other, variable in variables.items():
+            long = math.prod(variable.shape) == max(variable.shape, default=0) == bands
+            if other != name and long and is_real(variable.dtype) and speaks_of(other, wanted):
+                said.notes.append(f"{ours.replace('_', ' ')} are from {other}")
+                used.add(other)
+                return read_numbers(other, bands)
+        return None
+
+    used = {name, *NEIGHBOURS}
+    said.wavelengths = find_list(CENTRES, "wavelengths")
+    good = find_list(GOOD, "good_bands")
     said.good_bands = None if good is None else good != 0
+    widths = find_list(WIDTHS, "fwhm")
+    if "wavelengths" not in variables:
+        units = next((read_text(u) for u in UNITS if read_text(u)), None)
+        centres, wide = (
+            None if v is None else [repr(float(n)) for n in v] for v in (said.wavelengths, widths)
+        )
+        said.set_spectrum(centres, units, wide)
+    elif widths is not None:
+        said.metadata["fwhm"] = tuple(widths.tolist())
+    said.metadata["siblings"] = tuple(v for v in variables if v not in used)
     said.scale = read_number("scale", 1.0) or 0.0
     said.offset = read_number("offset", 0.0) or 0.0
     said.nodata = read_number("nodata", None)
     stored = read_text("metadata")
     if stored:
-        said.metadata = parse_metadata(stored, bands, said.notes)
+        said.metadata |= parse_metadata(stored, bands, said.notes)
     if said.scale == 0.0:
         raise BadFile(f"scale in {path} is 0, so the values are lost; correct or remove it")
     return order, said
@@ -164,9 +192,7 @@ def open_named(
             raise BadFile(f"{name} in {path} is not what its header promises; get a fresh copy")
         return array.reshape(shape).transpose(order)
 
-    used = {name, *NEIGHBOURS}
     facts.metadata |= {**(metadata or {}), "stored_ndim": len(promised.shape)}
-    facts.metadata["siblings"] = tuple(v for v in variables if v not in used)
     encoding = Encoding(promised.dtype, axes, format=format, key=name)
     bands, rows, cols = (shape[i] for i in order)
     window = load_windows(stored)

@@ -28,6 +28,7 @@ from .formats import FLOATS, INTEGERS, Format
 from .metadata import carry_metadata, parse_metadata
 from .pictures import fit_nodata, open_picture, silence_gdal
 from .reader import CubeReader, Described, FileFacts, Index, ReadOptions, Stored
+from .spectrum import read_band_names, read_band_tags, read_xml_beside
 from .writer import WriteWindow
 
 if TYPE_CHECKING:
@@ -115,6 +116,14 @@ def read_description(picture: DatasetReader, bands: list[int], facts: FileFacts)
     widths = _read_micrometres(imagery, WIDTH, notes)
     if widths is not None:
         metadata["fwhm"] = tuple(widths.tolist())
+    if facts.wavelengths is None:
+        plain = [domains.get("", {}) for domains in each]
+        names = [picture.descriptions[b - 1] for b in bands]
+        said = read_band_tags(plain) or read_xml_beside(Path(picture.name), len(bands))
+        said = said or read_band_names(names)
+        if said is not None:
+            facts.set_spectrum(said.centres, said.units, said.widths)
+            notes.append(f"wavelengths are from {said.where}")
     good = [domains.get("", {}).pop("bbl", "1").strip() != "0" for domains in each]
     facts.good_bands = np.array(good)
     for domains, rest in zip(each, imagery, strict=True):
