@@ -2,11 +2,11 @@ r"""Before and after: the plain command of the package beside the study, on smal
 
     python benchmarks/field/table.py
     python benchmarks/field/table.py --scenes made:1 thread_spools bin4:glass_tiles \
-        --noises S50 "case 5" pushbroom --draws 1 2 --data ../shared/data
+        --noises S50 case5 column-offsets --draws 1 2 --data ../shared/data
 
 A scene is ``made:SEED`` (texture, edges, no noise; made by code), ``syn:SEED`` (the scene of the package's
 demo), the name of a file in ``hsi/train`` or ``remote`` below ``--data``, or ``bin4:NAME``, such a file
-averaged to 128 x 128 pixels. A noise is a name of :mod:`named_noises` ("mild", "snr 50", "case 5", ...) or a
+averaged to 128 x 128 pixels. A noise is a name of the package ("mild", "snr50", "case5", ...) or a
 short name: 1 to 5 (cases), G30 (even, /255), S50 (SNR), M (mild), P1000 (photons), clean. Short names
 reproduce the draws of the table in README.md.
 
@@ -24,14 +24,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from named_noises import FIELD, Dirty
 from numpy.typing import NDArray
 from plain import restore
-from textured_scene import textured_scene
 
 import hyperdlw
 from hyperdlw.pipeline.columns import find_columns
-from hyperdlw.testbed import Noisy, crop_centre, find_noise, scenes
+from hyperdlw.testbed import NOISES, Noisy, crop_centre, find_noise, make_textured_scene, scenes
 from hyperdlw.weights import resolve
 
 F32 = NDArray[np.float32]
@@ -44,7 +42,7 @@ def read_scene(name: str, crop: int, bands: int, data: Path | None) -> F32:
     if kind in ("made", "syn"):
         rng = np.random.default_rng(int(rest))
         if kind == "made":
-            return textured_scene(bands, crop, crop, rng=rng)
+            return make_textured_scene(bands, crop, crop, rng=rng)
         return crop_centre(scenes.synthetic(bands, crop, crop, rng=rng).data)
     if data is None:
         raise SystemExit(f"the scene '{name}' is a file: give the folder with --data")
@@ -61,13 +59,12 @@ def read_scene(name: str, crop: int, bands: int, data: Path | None) -> F32:
     return crop_centre(cube, crop)
 
 
-def add_noise(x: F32, name: str, draw: int) -> Dirty:
-    """Noise by a name of :mod:`named_noises`, or by a short name."""
-    if name in FIELD:
-        return FIELD[name](x, np.random.default_rng([draw, zlib.crc32(name.encode())]))
+def add_noise(x: F32, name: str, draw: int) -> Noisy:
+    """Noise by a name of the package, or by a short name."""
+    if name in NOISES:
+        return NOISES[name].apply(x, np.random.default_rng([draw, zlib.crc32(name.encode())]))
     if name.isdigit():
-        noisy = find_noise(name).apply(x, np.random.default_rng([draw, int(name)]))
-        return Dirty(noisy.y, x, noisy.truth, np.zeros(x.shape[1:], bool))
+        return find_noise(name).apply(x, np.random.default_rng([draw, int(name)]))
     rng = np.random.default_rng([draw, zlib.crc32(name.encode()) % 1000])
     normal = rng.standard_normal(x.shape).astype(np.float32)
     value = float(name[1:]) if name[1:].isdigit() else 0.0
@@ -82,8 +79,8 @@ def add_noise(x: F32, name: str, draw: int) -> Dirty:
     elif name[0] == "P" and value:
         y = (rng.poisson(x * value) / value).astype(np.float32)
     else:
-        raise SystemExit(f"there is no noise '{name}' (known: {', '.join(FIELD)}; S50, G30, ...)")
-    return Dirty(y, x, Noisy.clean(x).truth, np.zeros(x.shape[1:], bool))
+        raise SystemExit(f"there is no noise '{name}' (known: {', '.join(NOISES)}; S50, G30, ...)")
+    return Noisy(y, Noisy.clean(x).truth)
 
 
 def draw_scales(bands: int, draw: int) -> tuple[F32, F32]:
@@ -93,10 +90,10 @@ def draw_scales(bands: int, draw: int) -> tuple[F32, F32]:
     return gain.astype(np.float32), offset.astype(np.float32)
 
 
-def measure_psnr(dirty: Dirty, x: F32) -> float:
+def measure_psnr(dirty: Noisy, clean: F32, x: F32) -> float:
     """Mean over bands of the PSNR in dB, off bright pixels and gaps; not cut to [0, 1]."""
-    seen = dirty.valid & ~dirty.bright
-    square = np.where(seen, x.astype(np.float64) - dirty.clean, 0.0) ** 2
+    seen = np.ones(x.shape, bool) if dirty.judged is None else dirty.judged
+    square = np.where(seen, x.astype(np.float64) - dirty.find_target(clean), 0.0) ** 2
     mean = square.sum((1, 2)) / np.maximum(seen.sum((1, 2)), 1)
     return float(np.mean(-10 * np.log10(mean + 1e-30)))
 
@@ -111,7 +108,7 @@ def restore_new(raw: F32, columns: bool) -> tuple[F32, float]:
     return x.numpy(), float(str(info["part"]))
 
 
-def score_methods(dirty: Dirty, draw: int, columns: bool) -> Iterator[str]:
+def score_methods(dirty: Noisy, scene: F32, draw: int, columns: bool) -> Iterator[str]:
     """The figures of one row, from "noisy" to "part"."""
     gain, offset = draw_scales(len(dirty.y), draw)
     raw = dirty.y * gain + offset
@@ -119,16 +116,16 @@ def score_methods(dirty: Dirty, draw: int, columns: bool) -> Iterator[str]:
     def known(**options: str) -> F32:
         return hyperdlw.denoise(dirty.y, range=(0, 1), **options).cube.data
 
-    noisy = measure_psnr(dirty, dirty.y)
+    noisy = measure_psnr(dirty, scene, dirty.y)
     # A clean cube has no PSNR to lose; how much it is changed is the figure.
-    clean = np.array_equal(dirty.y, dirty.clean)
+    clean = np.array_equal(dirty.y, scene)
     yield "" if clean else f"{noisy:.2f}"
-    yield f"{measure_psnr(dirty, (hyperdlw.denoise(raw).cube.data - offset) / gain):.2f}"
-    yield f"{measure_psnr(dirty, known()):.2f}"
+    yield f"{measure_psnr(dirty, scene, (hyperdlw.denoise(raw).cube.data - offset) / gain):.2f}"
+    yield f"{measure_psnr(dirty, scene, known()):.2f}"
     for model in ("hyres", "fasthymix"):
-        yield f"{measure_psnr(dirty, known(model=model)):.2f}"
+        yield f"{measure_psnr(dirty, scene, known(model=model)):.2f}"
     x, part = restore_new(raw, columns)
-    new = measure_psnr(dirty, (x - offset) / gain)
+    new = measure_psnr(dirty, scene, (x - offset) / gain)
     worse = not clean and new < noisy - 0.05
     yield f"{new:.2f} **worse**" if worse else f"{new:.2f}"
     yield f"{part:.2f}"
@@ -154,7 +151,7 @@ def main() -> None:
             for draw in args.draws:
                 dirty = add_noise(x, noise, draw)
                 label = noise if len(args.draws) == 1 else f"{noise}, draw {draw}"
-                figures = score_methods(dirty, draw, args.columns)
+                figures = score_methods(dirty, x, draw, args.columns)
                 print("| " + " | ".join([name, label, *figures]) + " |", flush=True)
 
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import field_noise as fn
 import numpy as np
 import torch
-from named_noises import INSTRUMENTS
 from numpy.typing import NDArray
-from textured_scene import textured_scene
 
 from hyperdlw.cube import minmax_range
 from hyperdlw.io import open_cube
 from hyperdlw.pipeline.limits import fit_limits
-from hyperdlw.testbed import Noisy, load_scenes, noise
+from hyperdlw.testbed import Noisy, load_scenes, make_textured_scene, noise
+from hyperdlw.testbed import field_blocks as fn
+from hyperdlw.testbed.sensor_laws import INSTRUMENTS
 
 F32 = NDArray[np.float32]
 Scenes = dict[str, F32]
@@ -64,13 +63,13 @@ def read_scenes(data: Path) -> tuple[Scenes, Scenes, Scenes, Scenes]:
         cube = open_cube(data / "remote" / f"{name}.npz")
         remote[name] = minmax_range(cube.data, cube.valid).to_unit(cube.data)[cube.good_bands]
     quiet = {name: cave[name] for name in CAVE}
-    made = {f"made {k}": textured_scene(31, 160, 160, rng=_stream(77, k)) for k in range(6)}
+    made = {f"made {k}": make_textured_scene(31, 160, 160, rng=_stream(77, k)) for k in range(6)}
     nm = np.linspace(400, 2450, 64)
     for k in range(4):
-        made[f"wide {k}"] = textured_scene(64, 128, 128, rng=_stream(78, k), wavelengths=nm)
+        made[f"wide {k}"] = make_textured_scene(64, 128, 128, rng=_stream(78, k), wavelengths=nm)
     airborne = {name: remote[name] for name in AIRBORNE}
     held = {HELD[0]: cave[HELD[0]], **{name: remote[name] for name in HELD[1:]}}
-    held["made"] = textured_scene(31, 128, 128, rng=_stream(79, 0))
+    held["made"] = make_textured_scene(31, 128, 128, rng=_stream(79, 0))
     return quiet, made, airborne, held
 
 
@@ -125,28 +124,28 @@ def add_noise(x: F32, rng: Rng, kind: str, floor: float) -> tuple[Noisy, bool]:
 
 def _add_other(x: F32, rng: Rng, kind: str, floor: float, level: float) -> Noisy:
     if kind == "even":
-        return fn.even(x, rng, sigma=level)
+        return fn.add_even(x, rng, sigma=level)
     if kind == "bands":
-        return fn.mild(x, rng, sigma=(level / rng.uniform(2, 10), level))
+        return fn.add_mild(x, rng, sigma=(level / rng.uniform(2, 10), level))
     if kind == "snr":
-        return fn.proportional(x, rng, snr=loguniform(rng, 4, min(1000, 60 / max(floor, 0.06))))
+        return fn.add_proportional(x, rng, snr=loguniform(rng, 4, min(1000, 60 / max(floor, 0.06))))
     if kind == "photons":
-        return fn.photons(x, rng, full=loguniform(rng, 15, 5000 if floor < 1 else 800))
+        return fn.count_photons(x, rng, full=loguniform(rng, 15, 5000 if floor < 1 else 800))
     if kind == "instrument":
         name = str(rng.choice(list(INSTRUMENTS)))
         dim = loguniform(rng, 0.003, 0.3 if floor < 1 else 0.02)
-        return fn.instrument(x, rng, name=name, dim=dim)
+        return fn.add_instrument(x, rng, name=name, dim=dim)
     some = rng.random() < 0.8
-    base = fn.mild(x, rng, sigma=(level / 3, level)) if some else Noisy.clean(x)
+    base = fn.add_mild(x, rng, sigma=(level / 3, level)) if some else Noisy.clean(x)
     if kind == "dead":
-        return fn.dead_elements(base, rng, times=loguniform(rng, 2, 30))
+        return fn.kill_elements(base, rng, times=loguniform(rng, 2, 30))
     if kind == "columns":
         rms = loguniform(rng, 0.002, 0.08)
-        return fn.column_offsets(base, rng, rms=rms, own=rng.uniform(0.1, 0.9))
+        return fn.shift_columns(base, rng, rms=rms, own=rng.uniform(0.1, 0.9))
     if kind == "gains":
-        return fn.column_gains(base, rng, times=loguniform(rng, 1, 10))
+        return fn.change_gains(base, rng, times=loguniform(rng, 1, 10))
     if kind == "wide":
-        return fn.wide_stripes(base, rng, offset=rng.uniform(0.03, 0.3))
+        return fn.shift_blocks(base, rng, offset=rng.uniform(0.03, 0.3))
     raise ValueError(kind)
 
 

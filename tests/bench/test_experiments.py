@@ -9,7 +9,7 @@ from hyperdlw.bench import auto, catalogue, report, robust
 from hyperdlw.bench.catalogue import BenchOptions
 from hyperdlw.bench.experiment import Scene
 from hyperdlw.errors import BadFile, BadOption, DlwError
-from hyperdlw.testbed import CASES, NOISES, scenes
+from hyperdlw.testbed import CASES, FIELD_NOISES, NOISES, scenes
 
 
 @pytest.fixture
@@ -52,10 +52,10 @@ def test_robustness_table(scene: Scene, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(robust, "COUNTS", (7, 20))
     said: list[str] = []
     (path,) = robust.run([scene], tmp_path, tell=said.append)
-    assert len(said) == len(NOISES) - len(CASES) + 1 + 2
+    assert len(said) == len(NOISES) - len(CASES) - len(FIELD_NOISES) + 1 + 2
     assert said[-1] == "made by code, Case 5, 20 bands"
     robust.run([scene], tmp_path, tell=said.append)
-    assert len(said) == len(NOISES) - len(CASES) + 1 + 2
+    assert len(said) == len(NOISES) - len(CASES) - len(FIELD_NOISES) + 1 + 2
     rows = [line for line in path.read_text().splitlines() if line.startswith(("| Case", "| Str"))]
     assert len(rows) == len(said) - 1
 

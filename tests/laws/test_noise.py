@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hyperdlw.errors import BadInput, BadOption
-from hyperdlw.testbed import NOISES, find_noise, noise
+from hyperdlw.testbed import FIELD_NOISES, NOISES, find_noise, noise
 from hyperdlw.testbed.metrics import psnr
 
 SHAPES = [(1, 16, 16), (3, 24, 20), (31, 20, 20), (224, 6, 5), (31, 1, 40), (5, 40, 1), (1, 1, 1)]
@@ -189,8 +189,8 @@ def test_fast_enough_for_training(number: int) -> None:
     assert best < 2e-3
 
 
-@pytest.mark.parametrize("name", NOISES)
-def test_every_registered_noise_tells_the_truth(name: str) -> None:
+@pytest.mark.parametrize("name", [n for n in NOISES if n not in FIELD_NOISES])
+def test_noises_outside_the_field_tell_the_truth(name: str) -> None:
     x = clean((31, 24, 20))
     one, two = (NOISES[name].apply(x, rng(3)) for _ in range(2))
     assert one.y.dtype == np.float32

@@ -7,8 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from hyperdlw.errors import BadOption, MissingDependency
-from hyperdlw.testbed import scenes
+from hyperdlw.errors import BadFile, BadOption, MissingDependency
+from hyperdlw.testbed import SceneChoice, find_roads, load_scenes, scenes
+from hyperdlw.train import Recipe, split_scenes
 
 
 def test_bands_span_the_unit_interval_and_wavelengths_are_set() -> None:
@@ -102,3 +103,27 @@ def test_missing_package_names_the_command(module, call, command, monkeypatch) -
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingDependency, match=command):
         call()
+
+
+def test_scenes_made_by_code_have_names(tmp_path) -> None:
+    """They need no folder, join the files of one, and are the same wherever they are named."""
+    found, left_out = load_scenes(None, SceneChoice(("made:3", "roads:3"), first=6, crop=32))
+    assert left_out == {}
+    made, roads = found["made:3"], found["roads:3"]
+    assert made.shape == roads.shape == (6, 32, 32)
+    assert (made.min(), made.max()) == (0, 1)
+    along = roads.std(axis=1)
+    assert all(along[:, road].max() < 0.3 * along.mean() for road in find_roads(32))
+    np.savez(tmp_path / "file.npz", cube=np.moveaxis(made, 0, 2))
+    both, _ = load_scenes(tmp_path, SceneChoice(("file", "made:3"), first=6, crop=32))
+    assert set(both) == {"file", "made:3"}
+    assert np.array_equal(both["made:3"], made)
+    plan = Recipe("one", ("nn",), held_out=("made:3",))
+    _, apart = split_scenes({"file": both["file"]}, plan)
+    assert apart["made:3"].shape == (6, 128, 128)
+    with pytest.raises(BadOption, match="'made:x'"):
+        load_scenes(None, SceneChoice(("made:x",)))
+    with pytest.raises(BadOption, match="no folder"):
+        load_scenes(None, SceneChoice(("made:3", "file")))
+    with pytest.raises(BadFile, match="no folder nowhere"):
+        load_scenes("nowhere", SceneChoice(("made:3", "file")))

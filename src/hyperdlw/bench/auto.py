@@ -9,10 +9,10 @@ from pathlib import Path
 
 from ..models import MODEL, WEIGHTS, build_model
 from ..pipeline import advise
-from ..testbed import CASES, find_noise, psnr
+from ..testbed import CASES, find_noise
 from ..weights import resolve
 from .experiment import Experiment, Record, Scene, Tell, Trial, loop_images, write_rows
-from .runner import Restorer, make_noisy
+from .runner import Restorer, judge_psnr, make_noisy
 from .tables import NETWORKS, Row, Strength
 
 MODELS = tuple(dict.fromkeys((MODEL, "nn", "tv", "tvs", "e3dtv")))
@@ -57,7 +57,7 @@ def measure(scene: Scene, noise: str, seed: int, names: Sequence[str] = MODELS) 
 
     def score(model: str, network: str, strength: Strength) -> tuple[float, float]:
         x, facts = restore(Row(network, strength), model)
-        return psnr(scene.data, x), facts["strength_used"]
+        return judge_psnr(scene, noisy, x), facts["strength_used"]
 
     grid = {(m, WEIGHTS, s): score(m, WEIGHTS, s)[0] for m in names for s in OCTAVES}
     grid |= {(m, n, 1.0): score(m, n, 1.0)[0] for m in names for n in NETWORKS if n != WEIGHTS}

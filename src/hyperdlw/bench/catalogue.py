@@ -81,11 +81,13 @@ class BenchOptions:
         Args:
             crop: side of the central crop where the user said nothing.
         """
-        from ..testbed import SceneChoice, load_scenes
+        from ..testbed import MADE, SceneChoice, load_scenes
         from .experiment import Scene
 
-        if self.data is None:
-            raise BadOption(f"'hyperdlw bench {name}' needs clean scenes: add --data FOLDER")
+        if self.data is None and not any(n.startswith(MADE) for n in self.only):
+            raise BadOption(
+                f"'hyperdlw bench {name}' needs clean scenes: add --data FOLDER, or --scenes made:1"
+            )
         first = self.bands or None
         side = crop if self.crop is None else self.crop or None
         choice = SceneChoice(self.only, self.without, colour=colour, first=first, crop=side)

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from ..errors import DlwError, MissingDependency
 from ..pipeline import pictures as picture
-from ..testbed import find_noise, psnr
+from ..testbed import find_noise
 from .experiment import F32, NO_FILES, Files, Record, Scene, write_files
 from .paper import BESIDE, write_beside
-from .runner import Restorer, make_noisy
+from .runner import Restorer, judge_psnr, make_noisy
 from .tables import NETWORKS, ORIGINAL, REFERENCE, SOURCE_MODELS, Row, Table
 
 if TYPE_CHECKING:
@@ -360,7 +360,7 @@ def make_panels(
 
     first = [
         panel("clean", scene.data),
-        panel(f"noisy, {psnr(scene.data, noisy.y):.1f} dB", noisy.y),
+        panel(f"noisy, {judge_psnr(scene, noisy, noisy.y):.1f} dB", noisy.y),
     ]
     restore = Restorer(scene, noisy, files)
     lines: dict[str, list[Panel]] = {}
@@ -371,7 +371,7 @@ def make_panels(
         except DlwError:
             continue  # the report says what cannot be run, and why
         name = f"{model}, {table.name_of(row)}" if table.models else table.name_of(row)
-        line.append(panel(f"{name}: {psnr(scene.data, x):.1f} dB", x))
+        line.append(panel(f"{name}: {judge_psnr(scene, noisy, x):.1f} dB", x))
     if table.models:
         return list(lines.values())
     return [line[i : i + WIDEST] for line in lines.values() for i in range(0, len(line), WIDEST)]

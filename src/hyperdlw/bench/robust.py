@@ -35,11 +35,11 @@ def choose_bands(scene: Scene, count: int) -> Scene:
 
 
 def list_conditions(scene: Scene) -> dict[str, tuple[Scene, Noise]]:
-    """What is tried on a scene: every noise that is not a case of the paper, and numbers of bands."""
+    """What is tried on a scene: noises of neither paper nor field, and numbers of bands."""
     mixture = find_noise("case5")
     return {
         "Case 5, 10 of 31 bands affected": (scene, mixture),
-        **{noise.about: (scene, noise) for noise in NOISES.values() if noise.case is None},
+        **{noise.about: (scene, noise) for noise in NOISES.values() if noise.kind == "other noise"},
         **{f"Case 5, {count} bands": (choose_bands(scene, count), mixture) for count in COUNTS},
     }
 

@@ -248,6 +248,11 @@ def make_noisy(scene: Scene, noise: str | int, seed: int) -> Noisy:
     return found.apply(scene.data, np.random.default_rng(stream))
 
 
+def judge_psnr(scene: Scene, noisy: Noisy, x: F32) -> float:
+    """PSNR of a restored image where it is judged; bright pixels and gaps have no part."""
+    return psnr(noisy.find_target(scene.data), x, valid=noisy.judged)
+
+
 def run_group(group: Group) -> list[Record]:
     """Records of all cases on one noisy image."""
     return list(run_each(group))
@@ -258,14 +263,15 @@ def run_each(group: Group) -> Iterator[Record]:
     scene, cases, files = group
     noisy = make_noisy(scene, cases[0].noise, cases[0].seed)
     restore = Restorer(scene, noisy, files)
+    target, judged = noisy.find_target(scene.data), noisy.judged
     for case in cases:
         record: Record = {"key": case.key, **asdict(case), "version": __version__}
         try:
             if case.model == "noisy":
-                record |= scores(scene.data, noisy.y, clip=False)
+                record |= scores(target, noisy.y, clip=False, valid=judged)
             else:
                 x, facts = restore(Row(case.weights, case.strength), case.model, case.seed)
-                record |= {**scores(scene.data, x), **facts}
+                record |= {**scores(target, x, valid=judged), **facts}
         except DlwError as error:
             record["skipped"] = str(error)
         yield record
@@ -321,7 +327,7 @@ class Restorer:
     def _restore(self, method: Method, source: Source, strength: Strength, seed: int) -> Result:
         if strength == "best":
             tried = [self._restore(method, source, s, seed) for s in GRID]
-            return max(tried, key=lambda r: psnr(self.scene.data, r.cube.data))
+            return max(tried, key=lambda r: judge_psnr(self.scene, self.noisy, r.cube.data))
         return denoise(
             self.noisy.y,
             model=method.model,
@@ -337,6 +343,8 @@ class Restorer:
         if name not in self.known:
             clock = Clock()
             source = method.source(self.noisy.truth)
+            if not self.noisy.valid.all():  # gaps are filled on the way to the solver
+                return source, clock.spent("_weights")
             y = torch.from_numpy(self.noisy.y)
             w = source(y, torch.ones_like(y, dtype=torch.bool))
             self.known[name] = FirstWeights(source, w), clock.spent("_weights")

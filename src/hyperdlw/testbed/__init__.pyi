@@ -1,6 +1,8 @@
+from . import field_blocks as field_blocks
 from . import metrics as metrics
 from . import noise as noise
 from . import scenes as scenes
+from .field_noises import FIELD_NOISES as FIELD_NOISES
 from .metrics import psnr as psnr
 from .metrics import scores as scores
 from .noise import CASES as CASES
@@ -14,3 +16,6 @@ from .scenes import crop_centre as crop_centre
 from .scenes import indian_pines as indian_pines
 from .scenes import load_scenes as load_scenes
 from .scenes import synthetic as synthetic
+from .textured import MADE as MADE
+from .textured import find_roads as find_roads
+from .textured import make_textured_scene as make_textured_scene

@@ -1,4 +1,4 @@
-"""Noises by name: the five cases of the paper, noises of sensors, and those of installed packages.
+"""Noises by name: the cases of the paper, those of the field, and those of installed packages.
 
 A noise is a function ``(clean, rng, ...) -> Noisy`` with one line in :data:`NOISES`, or one entry
 point ``hyperdlw.noise`` in another package; training, benchmark and command line then know its name.
@@ -22,6 +22,7 @@ import numpy as np
 
 from ..errors import BadInput, BadOption
 from ..io import Entry, Registry
+from .field_noises import FIELD_NOISES
 from .noise_blocks import F32, Clean, Pair, Rng, draw_band_sigma, draw_bump_sigma
 from .noise_blocks import Noisy as Noisy
 from .noise_blocks import Truth as Truth
@@ -152,6 +153,10 @@ class Noise(Entry):
         """A number that stands for this noise in the seed of a random stream."""
         return zlib.crc32(self.name.encode()) if self.case is None else self.case
 
+    def leaves_scene(self) -> bool:
+        """Whether it makes no gaps and no bright pixels, as the patches of a training need it."""
+        return self.apply(np.full((8, 32, 32), 0.5), np.random.default_rng(0)).judged is None
+
     def apply(self, x: Clean, rng: Rng, **options: int | bool | None) -> Noisy:
         """Make a clean cube (band, row, col) in [0, 1] noisy; options that are None are left out.
 
@@ -182,6 +187,7 @@ def _make_entry(name: str, given: Callable[..., Noisy]) -> Noise:
     options = list(inspect.signature(given).parameters)[2:]
     about = ((given.__doc__ or "").strip().splitlines() or [""])[0].rstrip(".")
     kind = "case of the paper" if name in CASES else "other noise"
+    kind = "noise of the field" if name in FIELD_NOISES else kind
     return Noise(name, given, kind, frozenset(options), about or name)
 
 
@@ -200,6 +206,7 @@ NOISES: Registry[Noise] = Registry(
         "photons": add_photons,
         "stripes3": make_stripes3,
         "stripes8": make_stripes8,
+        **FIELD_NOISES,
     },
     _make_entry,
 )

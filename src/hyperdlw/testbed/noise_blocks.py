@@ -8,7 +8,7 @@ that add (``gaussian``, ``spatial_gaussian``, ``stripes``) come before those tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,8 @@ RADIUS: Pair = (0.3, 1.5)
 class Truth:
     """What was done to the clean cube.
 
-    On the voxels of ``intact``, y = x + stripe + sigma * n exactly, where n has mean 0 and variance 1
-    and is standard normal for every noise but photons.
+    On the voxels of ``intact``, y = x + bright + stripe + sigma * n exactly, where n has mean 0 and
+    variance 1 and is standard normal for every noise but photons.
 
     Attributes:
         sigma: standard deviation of n's part, shape (band, row, col) or (band, 1, 1).
@@ -46,6 +46,8 @@ class Truth:
         dead: True on dead columns.
         stripe: the offset added, 0 off the stripes; kept as drawn where an impulse overwrote it.
         clipped: True where the value was cut to 0 or 1 before impulses were set in that band.
+        bright: what bright pixels add to the scene, (band, row, col) or (1, 1, 1) for none; it belongs
+            to the clean image.
     """
 
     sigma: F32
@@ -53,6 +55,7 @@ class Truth:
     dead: Mask
     stripe: F32
     clipped: Mask
+    bright: F32 = field(default_factory=lambda: np.zeros((1, 1, 1), np.float32))
 
     @property
     def intact(self) -> Mask:
@@ -62,10 +65,25 @@ class Truth:
 
 @dataclass(frozen=True, eq=False)
 class Noisy:
-    """A noisy cube ``y``, float32 (band, row, col), and the truth about its noise."""
+    """A noisy cube ``y``, float32 (band, row, col), and the truth about its noise; NaN is a gap."""
 
     y: F32
     truth: Truth
+
+    @property
+    def valid(self) -> Mask:
+        """True where a value was measured."""
+        return np.isfinite(self.y)
+
+    @property
+    def judged(self) -> Mask | None:
+        """True where a restoration is judged: off gaps and bright pixels; None: everywhere."""
+        judged: Mask = self.valid & ~(self.truth.bright != 0).any(axis=0)
+        return None if judged.all() else judged
+
+    def find_target(self, x: Clean) -> F32:
+        """What should come back, for the clean cube ``x`` that was given: bright pixels stay."""
+        return np.asarray(x, np.float32) + self.truth.bright
 
     @classmethod
     def clean(cls, x: Clean) -> Noisy:

@@ -1,4 +1,4 @@
-"""Clean scenes: one made by code, two that come inside other packages, and those of a folder."""
+"""Clean scenes: some made by code, two that come inside other packages, and those of a folder."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from scipy.ndimage import gaussian_filter
 from ..cube import Cube, minmax_range
 from ..errors import BadFile, BadOption, DlwError, MissingDependency
 from ..io import open_cube
+from .textured import MADE, make_named_scene
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
@@ -109,7 +110,8 @@ class SceneChoice:
     """Which scenes of a folder are used, and what of them.
 
     Attributes:
-        only: names to take; all when empty. ``without``: names to leave out.
+        only: names to take, "made:7" and "roads:7" for scenes made by code among them; all of the
+            folder when empty. ``without``: names to leave out.
         bands: only scenes with this many bands; None: any number.
         colour: True: only pictures of three bands, False: no such pictures, None: both.
         first: keep the first good bands only; None: all good bands.
@@ -132,23 +134,36 @@ class SceneChoice:
             return f"{cube.bands} bands"
         return "" if cube.valid.all() else "has voxels without a value"
 
+    def make_scenes(self) -> dict[str, F32]:
+        """The scenes made by code that are named: 31 bands and 128 pixels per side where nothing is said."""
+        bands, side = self.bands or self.first or (3 if self.colour else 31), self.crop or 128
+        named = [name for name in self.only if name.startswith(MADE)]
+        return {name: crop_centre(make_named_scene(name, bands, side)) for name in named}
+
 
 EVERY_SCENE = SceneChoice()
 
 
 def load_scenes(
-    folder: str | Path, choice: SceneChoice = EVERY_SCENE
+    folder: str | Path | None, choice: SceneChoice = EVERY_SCENE
 ) -> tuple[dict[str, F32], dict[str, str]]:
     """Clean scenes of a folder, (band, row, col) with every band scaled to [0, 1], by name.
+
+    Args:
+        folder: may be None where ``choice.only`` names scenes made by code.
 
     Returns:
         The scenes by file name without its ending, and the reason for every file that is left out.
     """
+    scenes = choice.make_scenes()
+    left_out: dict[str, str] = {}
+    if scenes and len(scenes) == len(set(choice.only)):
+        return scenes, left_out
+    if folder is None:
+        raise BadOption("no folder with scenes is given, and only made:N is a scene without one")
     folder = Path(folder)
     if not folder.is_dir():
         raise BadFile(f"there is no folder {folder} with scenes")
-    scenes: dict[str, F32] = {}
-    left_out: dict[str, str] = {}
     for path in sorted(folder.iterdir()):
         if path.name.startswith(".") or (choice.only and path.stem not in choice.only):
             continue

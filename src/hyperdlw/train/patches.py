@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import BadFile, BadOption
-from ..testbed import find_noise
+from ..testbed import SceneChoice, find_noise
 from .recipe import ScenePlan, TrainingPlan
 
 F32 = NDArray[np.float32]
@@ -24,7 +24,15 @@ F32 = NDArray[np.float32]
 def split_scenes(
     scenes: Mapping[str, F32], plan: TrainingPlan
 ) -> tuple[dict[str, F32], dict[str, F32]]:
-    """The scenes that a plan trains on, and those it validates on, in the order given."""
+    """The scenes that a plan trains on, and those it validates on, in the order given.
+
+    Scenes made by code that the plan names join them, with as many bands as the others.
+    """
+    bands = {len(scene) for scene in scenes.values()}
+    choice = SceneChoice(
+        (*plan.scenes, *plan.held_out), bands=min(bands) if len(bands) == 1 else None
+    )
+    scenes = {**scenes, **choice.make_scenes()}
     apart = {name: scene for name, scene in scenes.items() if name in plan.held_out}
     rest = {name: scene for name, scene in scenes.items() if name not in apart}
     if not rest:

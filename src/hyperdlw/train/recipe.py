@@ -179,8 +179,12 @@ class ScenePlan(TrainingPlan):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_counts("subsample")
-        for name in self.noise:
-            find_noise(name)
+        for noise in map(find_noise, self.noise):
+            if not noise.leaves_scene():
+                raise BadOption(
+                    f"the noise '{noise.name}' makes gaps or bright pixels, and a training patch can "
+                    "have none; leave it out of the recipe"
+                )
         check_words(self, "pick", "area", "side")
 
 

@@ -76,8 +76,10 @@ def noise(
     dirty = chosen.apply(unit, np.random.default_rng(seed))
     # Impulses and dead columns are 0, which may be the nodata value: NaN cannot be mistaken.
     gaps = np.float32(np.nan)
-    noisy = options.as_float32(cube, np.where(cube.valid, dirty.y, gaps), None, cube.valid)
-    scaled = options.as_float32(cube, np.where(cube.valid, unit, gaps), None, cube.valid)
+    seen = cube.valid & dirty.valid
+    noisy = options.as_float32(cube, np.where(seen, dirty.y, gaps), None, seen)
+    target_data = np.where(cube.valid, dirty.find_target(unit), gaps)
+    scaled = options.as_float32(cube, target_data, None, cube.valid)
     io.check_save(target, noisy)
     if clean is not None:
         io.check_save(clean, scaled)

@@ -55,12 +55,12 @@ class TrainingOptions:
         Args:
             bands: keep only scenes with this many bands.
         """
-        from ...testbed import SceneChoice, load_scenes
+        from ...testbed import MADE, SceneChoice, load_scenes
 
         scenes, unread = load_scenes(folder, SceneChoice(bands=bands))
         for name, why in unread.items():
             typer.echo(f"left out {name}: {why}", err=True)
-        missing = [s for s in self.held_out_names if s not in scenes]
+        missing = [s for s in self.held_out_names if s not in scenes and not s.startswith(MADE)]
         if missing:
             raise BadOption(f"there is no scene {', '.join(missing)} in {folder} to hold out")
         return scenes

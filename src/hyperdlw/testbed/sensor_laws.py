@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 F64 = NDArray[np.float64]
+Rng = np.random.Generator
 
 # fmt: off
 KNOTS = np.array(
@@ -48,13 +49,13 @@ class Instrument:
     a: tuple[float, ...]
     read: float
 
-    def gain(self, wavelengths: ArrayLike) -> F64:
+    def find_gain(self, wavelengths: ArrayLike) -> F64:
         """a at wavelengths in nm; beyond the knots the nearest one's."""
         return np.asarray(1e-3 * np.exp(np.interp(np.ravel(wavelengths), KNOTS, np.log(self.a))))
 
-    def std(self, radiance: NDArray[np.floating], wavelengths: ArrayLike) -> F64:
+    def find_std(self, radiance: NDArray[np.floating], wavelengths: ArrayLike) -> F64:
         """Standard deviation a sqrt(L + (a r)^2) of radiances (band, ...) in uW cm-2 nm-1 sr-1."""
-        a = self.gain(wavelengths).reshape(-1, *[1] * (np.ndim(radiance) - 1))
+        a = self.find_gain(wavelengths).reshape(-1, *[1] * (np.ndim(radiance) - 1))
         return np.asarray(a * np.sqrt(np.maximum(radiance, 0.0) + (a * self.read) ** 2))
 
 
@@ -88,22 +89,22 @@ INSTRUMENTS = {
 # fmt: on
 
 
-def default_wavelengths(bands: int) -> F64:
+def spread_wavelengths(bands: int) -> F64:
     """Band centres in nm where a scene has none: 400 to 700 for at most 31 bands, else to 2450.
 
-    >>> default_wavelengths(31)[[0, -1]].tolist()
+    >>> spread_wavelengths(31)[[0, -1]].tolist()
     [400.0, 700.0]
     """
     return np.linspace(400.0, 700.0 if bands <= 31 else 2450.0, bands)
 
 
-def radiance_of_one(wavelengths: ArrayLike, bright: float = 0.5) -> F64:
+def find_unit_radiance(wavelengths: ArrayLike, bright: float = 0.5) -> F64:
     """Radiance of a value of 1, in uW cm-2 nm-1 sr-1, for wavelengths in nm.
 
     Args:
         bright: reflectance that a value of 1 stands for.
 
-    >>> radiance_of_one([550.0, 2200.0]).round(1).tolist()
+    >>> find_unit_radiance([550.0, 2200.0]).round(1).tolist()
     [19.8, 0.8]
     """
     metre = np.ravel(np.asarray(wavelengths, float)) * 1e-9
@@ -133,15 +134,13 @@ SHARES, LENGTHS = (0.28, 0.72), (1.55, 42.0)
 """Correlation of column gains k bands apart: sum of share exp(-k / length); 0.85 at 1, 0.28 at 40."""
 
 
-def run_lengths(
-    counts: tuple[int, ...], number: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def draw_runs(counts: tuple[int, ...], number: int, rng: Rng) -> NDArray[np.int64]:
     """Lengths of ``number`` runs, drawn with the frequencies ``counts`` of the lengths 1, 2, ..."""
     share = np.array(counts, float) / sum(counts)
     return rng.choice(len(counts), number, p=share) + 1
 
 
-def correlated_over_bands(bands: int, columns: int, rng: np.random.Generator) -> F64:
+def draw_correlated(bands: int, columns: int, rng: Rng) -> F64:
     """Standard normal numbers (band, column) with the correlation over bands of HYPSO-1.
 
     Each part of the correlation is a chain z_b = q z_{b-1} + sqrt(1 - q^2) n with q = exp(-1 / length).

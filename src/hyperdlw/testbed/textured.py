@@ -1,18 +1,52 @@
-"""A scene made by code that can judge good data: texture, edges, many materials, no noise at all."""
+"""Scenes made by code that can judge good data: texture, edges, many materials, no noise at all.
+
+They have names: "made:7" is the scene of seed 7, "roads:7" the same with roads along the whole track.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..errors import BadOption
+from .sensor_laws import spread_wavelengths
+
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
+
+MADE = ("made:", "roads:")
+"""How the names of scenes made by code begin; their seed follows."""
+ROADS, EDGE = ((20, 1), (47, 3), (90, 5)), 105
+"""First column and width of the roads of "roads:N", and where it gets darker, in 128ths of the width."""
 
 FINE = 2
 """Samples per pixel and direction; a pixel is their mean, so that edges are mixed as a sensor mixes them."""
 
 
-def textured_scene(
+def make_named_scene(name: str, bands: int, side: int) -> F32:
+    """The scene "made:SEED" or "roads:SEED" of so many bands and pixels per side.
+
+    >>> make_named_scene("made:7", 3, 16).shape
+    (3, 16, 16)
+    """
+    kind, _, seed = name.partition(":")
+    if f"{kind}:" not in MADE or not seed.isdecimal():
+        raise BadOption(f"a scene made by code is called made:7 or roads:7, not '{name}'")
+    x = make_textured_scene(bands, side, side, rng=np.random.default_rng(int(seed)))
+    if kind == "roads":
+        spectrum = np.linspace(0.3, 0.7, bands, dtype=np.float32)[:, None, None]
+        for columns in find_roads(side):
+            x[:, :, columns] = 0.1 * x[:, :, columns] + 0.9 * spectrum
+        x[:, :, EDGE * side // 128 :] *= 0.6
+    return x
+
+
+def find_roads(side: int) -> list[slice]:
+    """The columns of the roads of "roads:N"."""
+    return [slice(left * side // 128, left * side // 128 + wide) for left, wide in ROADS]
+
+
+def make_textured_scene(
     bands: int = 31,
     rows: int = 128,
     cols: int = 128,
@@ -32,13 +66,13 @@ def textured_scene(
     Args:
         rng: source of randomness; the same state gives the same scene.
         materials: number of different spectra.
-        wavelengths: band centres in nm; evenly spaced from 400 to 700 when None.
+        wavelengths: band centres in nm; None: evenly from 400 to 700, or to 2450 above 31 bands.
 
-    >>> x = textured_scene(8, 24, 32, rng=np.random.default_rng(0))
+    >>> x = make_textured_scene(8, 24, 32, rng=np.random.default_rng(0))
     >>> x.shape, float(x.min()), float(x.max())
     ((8, 24, 32), 0.0, 1.0)
     """
-    nm = np.linspace(400.0, 700.0, bands) if wavelengths is None else np.ravel(wavelengths)
+    nm = spread_wavelengths(bands) if wavelengths is None else np.ravel(wavelengths)
     place = (nm - nm.min()) / max(float(np.ptp(nm)), 1e-9)
     fine = (FINE * rows, FINE * cols)
     broad, narrow = _curves(materials, place, 0.2, rng), _curves(materials, place, 0.05, rng)
@@ -56,7 +90,7 @@ def textured_scene(
     return np.asarray((out - low) / np.where(high > low, high - low, 1), np.float32)
 
 
-def power_law(
+def draw_power_law(
     rows: int, cols: int, slope: float, rng: np.random.Generator, stretch: float = 1.0
 ) -> F64:
     """A random field with power spectrum 1/f^slope, mean 0 and standard deviation 1.
@@ -91,9 +125,9 @@ def _materials(kinds: int, rows: int, cols: int, rng: np.random.Generator) -> ND
     """The material of every sample: polygons with straight and winding borders, and objects on them."""
     r, c = np.mgrid[0:rows, 0:cols].astype(float)
     side = min(rows, cols)
-    bend = side / 40 * np.clip(power_law(rows, cols, 3.5, rng), 0, 2)
-    rr = r + bend * power_law(rows, cols, 3.0, rng)
-    cc = c + bend * power_law(rows, cols, 3.0, rng)
+    bend = side / 40 * np.clip(draw_power_law(rows, cols, 3.5, rng), 0, 2)
+    rr = r + bend * draw_power_law(rows, cols, 3.0, rng)
+    cc = c + bend * draw_power_law(rows, cols, 3.0, rng)
     seeds = rng.uniform(0, 1, (3 * kinds, 2)) * (rows, cols)
     nearest, cell = np.full((rows, cols), np.inf), np.zeros((rows, cols), int)
     for k, (a, b) in enumerate(seeds):
@@ -112,7 +146,8 @@ def _materials(kinds: int, rows: int, cols: int, rng: np.random.Generator) -> ND
         angle = rng.uniform(0, np.pi)
         y, x = r - rng.uniform(0, rows), c - rng.uniform(0, cols)
         u, v = y * np.cos(angle) + x * np.sin(angle), x * np.cos(angle) - y * np.sin(angle)
-        inside = (np.abs(u) < rng.uniform(2, side / 16)) & (np.abs(v) < rng.uniform(2, side / 24))
+        long, wide = (rng.uniform(2, max(2.0, side / part)) for part in (16, 24))
+        inside = (np.abs(u) < long) & (np.abs(v) < wide)
         kind[inside] = rng.integers(kinds)
     for _ in range(30):  # posts and cars, down to half a pixel
         y, x = r - rng.uniform(0, rows), c - rng.uniform(0, cols)
@@ -123,7 +158,9 @@ def _materials(kinds: int, rows: int, cols: int, rng: np.random.Generator) -> ND
 def _texture(kinds: int, kind: NDArray[np.int64], rng: np.random.Generator) -> F64:
     """Texture of every sample: every material has one of four fields at its own contrast."""
     rows, cols = kind.shape
-    fields = [power_law(rows, cols, s, rng, t) for s, t in ((2.4, 1), (2.7, 1), (3.0, 1), (2.6, 4))]
+    fields = [
+        draw_power_law(rows, cols, s, rng, t) for s, t in ((2.4, 1), (2.7, 1), (3.0, 1), (2.6, 4))
+    ]
     contrast = rng.uniform(0.3, 1.5, kinds)
     # Calm materials exist too: water, roofs.
     contrast[rng.permutation(kinds)[: kinds // 4]] = 0.05
@@ -132,6 +169,10 @@ def _texture(kinds: int, kind: NDArray[np.int64], rng: np.random.Generator) -> F
 
 def _light(rows: int, cols: int, rng: np.random.Generator) -> F64:
     """Brightness of every sample: relief, fine texture and shadows with sharp borders."""
-    relief = 1 + 0.15 * power_law(rows, cols, 3.5, rng) + 0.04 * power_law(rows, cols, 2.4, rng)
-    shadow = np.where(power_law(rows, cols, 3.2, rng) > 1.4, 0.55, 1.0)
+    relief = (
+        1
+        + 0.15 * draw_power_law(rows, cols, 3.5, rng)
+        + 0.04 * draw_power_law(rows, cols, 2.4, rng)
+    )
+    shadow = np.where(draw_power_law(rows, cols, 3.2, rng) > 1.4, 0.55, 1.0)
     return np.asarray(np.maximum(relief, 0.2) * shadow)

@@ -1,8 +1,8 @@
-"""Noise as files in the field have it, with the truth: levels, photons, detectors, columns, gaps.
+"""Blocks of noise as files in the field have it, with the truth: levels, photons, detectors, columns.
 
-The blocks are of the kind of :mod:`hyperdlw.testbed.noise`: each takes a clean cube on [0, 1] or a
-:class:`Noisy` and adds what it did to the :class:`Truth`. The noises of the field table are chains of
-them, in :mod:`named_noises`. The laws of instruments and their numbers are in :mod:`sensor_laws`.
+They are of the kind of :mod:`.noise_blocks`: each takes a clean cube on [0, 1] or a :class:`Noisy`
+and adds what it did to the :class:`Truth`. The named noises made of them are in :mod:`.field_noises`,
+the laws of instruments and their numbers in :mod:`.sensor_laws`.
 
 An additive column error is kept in ``truth.stripe``, a gain g as well, as the offset x g that it is.
 """
@@ -10,12 +10,24 @@ An additive column error is kept in ``truth.stripe``, a gain g as well, as the o
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import gaussian_filter1d
-from sensor_laws import (
+
+from ..errors import BadOption
+from .noise_blocks import (
+    F32,
+    Mask,
+    Noisy,
+    Pair,
+    Rng,
+    Start,
+    add_gaussian,
+    draw_band_sigma,
+    start_chain,
+)
+from .sensor_laws import (
     BROKEN_RATE,
     BROKEN_RUNS,
     BROKEN_SHARE,
@@ -25,42 +37,34 @@ from sensor_laws import (
     INSTRUMENTS,
     SOUND_RATE,
     SOUND_RUNS,
-    correlated_over_bands,
-    default_wavelengths,
-    radiance_of_one,
-    run_lengths,
+    draw_correlated,
+    draw_runs,
+    find_unit_radiance,
+    spread_wavelengths,
 )
 
-from hyperdlw.errors import BadOption
-from hyperdlw.testbed import Noisy, Truth
 
-F32 = NDArray[np.float32]
-Mask = NDArray[np.bool_]
-Pair = tuple[float, float]
-Cube = NDArray[Any] | Noisy
-
-
-def even(x: Cube, rng: np.random.Generator, *, sigma: float) -> Noisy:
+def add_even(x: Start, rng: Rng, *, sigma: float) -> Noisy:
     """Add Gaussian noise of the same standard deviation everywhere: y = x + sigma n."""
-    noisy = _start(x)
-    return _add(noisy, np.full((len(noisy.y), 1, 1), sigma, np.float32), rng)
+    noisy = start_chain(x)
+    return add_gaussian(noisy, np.full((len(noisy.y), 1, 1), sigma, np.float32), rng)
 
 
-def mild(x: Cube, rng: np.random.Generator, *, sigma: Pair = (2 / 255, 10 / 255)) -> Noisy:
+def add_mild(x: Start, rng: Rng, *, sigma: Pair = (2 / 255, 10 / 255)) -> Noisy:
     """Add weak Gaussian noise, y_b = x_b + sigma_b n with sigma_b uniform in ``sigma``."""
-    noisy = _start(x)
-    return _add(noisy, rng.uniform(*sigma, (len(noisy.y), 1, 1)), rng)
+    noisy = start_chain(x)
+    return add_gaussian(noisy, draw_band_sigma(len(noisy.y), rng, sigma), rng)
 
 
-def proportional(x: Cube, rng: np.random.Generator, *, snr: float) -> Noisy:
+def add_proportional(x: Start, rng: Rng, *, snr: float) -> Noisy:
     """Add noise in proportion to the signal: y = x + (x / snr) n."""
     if not snr > 0:
         raise BadOption(f"snr must be positive, not {snr}")
-    noisy = _start(x)
-    return _add(noisy, np.abs(noisy.y) / snr, rng)
+    noisy = start_chain(x)
+    return add_gaussian(noisy, (np.abs(noisy.y) / snr).astype(np.float32), rng)
 
 
-def photons(x: Cube, rng: np.random.Generator, *, full: float = 200.0) -> Noisy:
+def count_photons(x: Start, rng: Rng, *, full: float = 200.0) -> Noisy:
     """Count photons: y = Poisson(full x) / full, of standard deviation sqrt(x / full).
 
     Args:
@@ -68,15 +72,16 @@ def photons(x: Cube, rng: np.random.Generator, *, full: float = 200.0) -> Noisy:
     """
     if not full > 0:
         raise BadOption(f"full must be positive, not {full}")
-    noisy = _start(x)
+    noisy = start_chain(x)
     mean = full * np.maximum(noisy.y, 0.0)
     y = (rng.poisson(mean) / full).astype(np.float32)
-    return Noisy(y, _with_sigma(noisy.truth, np.sqrt(mean) / full))
+    sigma = np.hypot(noisy.truth.sigma, np.sqrt(mean) / full).astype(np.float32)
+    return Noisy(y, replace(noisy.truth, sigma=sigma))
 
 
-def instrument(
-    x: Cube,
-    rng: np.random.Generator,
+def add_instrument(
+    x: Start,
+    rng: Rng,
     *,
     name: str,
     wavelengths: ArrayLike | None = None,
@@ -87,19 +92,20 @@ def instrument(
 
     Args:
         name: "emit", "tanager" or "aviris-ng".
-        wavelengths: band centres in nm; None: see :func:`sensor_laws.default_wavelengths`.
+        wavelengths: band centres in nm; None: see :func:`.sensor_laws.spread_wavelengths`.
         bright: reflectance that a value of 1 stands for.
         dim: share of the sunlight that arrives; 0.1 is a dark scene at a low sun.
     """
     if name not in INSTRUMENTS:
         raise BadOption(f"there is no noise law of '{name}' (known: {', '.join(INSTRUMENTS)})")
-    noisy = _start(x)
-    nm = default_wavelengths(len(noisy.y)) if wavelengths is None else np.ravel(wavelengths)
-    one = dim * radiance_of_one(nm, bright)[:, None, None]
-    return _add(noisy, INSTRUMENTS[name].std(noisy.y * one, nm) / one, rng)
+    noisy = start_chain(x)
+    nm = spread_wavelengths(len(noisy.y)) if wavelengths is None else np.ravel(wavelengths)
+    one = dim * find_unit_radiance(nm, bright)[:, None, None]
+    sigma = INSTRUMENTS[name].find_std(noisy.y * one, nm) / one
+    return add_gaussian(noisy, sigma.astype(np.float32), rng)
 
 
-def dead_elements(x: Cube, rng: np.random.Generator, *, times: float = 1.0) -> Noisy:
+def kill_elements(x: Start, rng: Rng, *, times: float = 1.0) -> Noisy:
     """Kill detector elements as on EMIT: fixed along track, in runs over channels.
 
     0.24 % of the elements are dead. An ordinary column has 0.23 runs of dead channels on 328 channels,
@@ -109,7 +115,7 @@ def dead_elements(x: Cube, rng: np.random.Generator, *, times: float = 1.0) -> N
     Args:
         times: factor on the number of runs. At least one element is dead, whatever the size.
     """
-    noisy = _start(x)
+    noisy = start_chain(x)
     bands, _, cols = noisy.y.shape
     part = times * bands / CHANNELS
     broken = np.asarray(rng.random(cols) < BROKEN_SHARE)
@@ -119,7 +125,7 @@ def dead_elements(x: Cube, rng: np.random.Generator, *, times: float = 1.0) -> N
     dead = np.zeros((bands, cols), bool)
     for c in np.flatnonzero(number):
         counts = BROKEN_RUNS if broken[c] else SOUND_RUNS
-        for length in run_lengths(counts, int(number[c]), rng):
+        for length in draw_runs(counts, int(number[c]), rng):
             # A run may begin before the first channel, so that the outer ones are hit as often.
             first = int(rng.integers(1 - length, bands))
             dead[max(0, first) : first + length, c] = True
@@ -131,7 +137,7 @@ def dead_elements(x: Cube, rng: np.random.Generator, *, times: float = 1.0) -> N
     return Noisy(y, truth)
 
 
-def column_gains(x: Cube, rng: np.random.Generator, *, times: float = 1.0) -> Noisy:
+def change_gains(x: Start, rng: Rng, *, times: float = 1.0) -> Noisy:
     """Multiply every column of every band by 1 + g as on HYPSO-1.
 
     The rms of g over columns is 0.29 % per band (0.21 to 0.62), its correlation 0.85 between neighbour
@@ -140,18 +146,18 @@ def column_gains(x: Cube, rng: np.random.Generator, *, times: float = 1.0) -> No
     Args:
         times: factor on g.
     """
-    noisy = _start(x)
+    noisy = start_chain(x)
     bands, _, cols = noisy.y.shape
     # A logarithmic normal with this spread has the limits as its outer 5 %.
-    rms = GAIN_RMS * np.exp(0.28 * correlated_over_bands(bands, 1, rng))
+    rms = GAIN_RMS * np.exp(0.28 * draw_correlated(bands, 1, rng))
     rms = times * np.clip(rms, *GAIN_LIMITS)
-    gain = (rms * correlated_over_bands(bands, cols, rng)).astype(np.float32)
+    gain = (rms * draw_correlated(bands, cols, rng)).astype(np.float32)
     return _shift(noisy, noisy.y * gain[:, None, :])
 
 
-def column_offsets(
-    x: Cube,
-    rng: np.random.Generator,
+def shift_columns(
+    x: Start,
+    rng: Rng,
     *,
     rms: float = 0.08,
     drift: float = 0.15,
@@ -169,10 +175,10 @@ def column_offsets(
         parts: number of patterns p_k that bands share.
         own: share of the rms that a band has for itself.
     """
-    noisy = _start(x)
+    noisy = start_chain(x)
     bands, rows, cols = noisy.y.shape
-    fixed = _columns(bands, cols, rng, parts, own)
-    moving = _columns(bands, cols, rng, parts, own)
+    fixed = _draw_patterns(bands, cols, rng, parts, own)
+    moving = _draw_patterns(bands, cols, rng, parts, own)
     # One slow curve of mean 0 and rms 1 for all columns: a temperature.
     phase, turns = rng.uniform(0, 2 * np.pi), rng.uniform(0.3, 1.2)
     curve = np.sin(phase + 2 * np.pi * turns * np.arange(rows) / rows)
@@ -183,9 +189,9 @@ def column_offsets(
     return _shift(noisy, offset)
 
 
-def wide_stripes(
-    x: Cube,
-    rng: np.random.Generator,
+def shift_blocks(
+    x: Start,
+    rng: Rng,
     *,
     share: float = 1 / 3,
     width: tuple[int, int] = (3, 15),
@@ -197,7 +203,7 @@ def wide_stripes(
         share: of the bands that are hit.
         width: limits of the width of a block in columns; blocks cover a tenth to a third of a band.
     """
-    noisy = _start(x)
+    noisy = start_chain(x)
     bands, _, cols = noisy.y.shape
     shift = np.zeros((bands, 1, cols))
     for b in rng.permutation(bands)[: max(1, round(share * bands))]:
@@ -209,28 +215,46 @@ def wide_stripes(
     return _shift(noisy, np.broadcast_to(shift, noisy.y.shape))
 
 
-def _start(x: Cube) -> Noisy:
-    return x if isinstance(x, Noisy) else Noisy.clean(x)
+def brighten(x: Start, rng: Rng, *, times: float) -> Noisy:
+    """Make 0.2 % of the pixels ``times`` as bright as the mean of the scene.
+
+    A bright pixel is a flame or a glint: it falls with wavelength to 0.4 in the last band, and it
+    belongs to the clean image. This block comes before those that add noise.
+    """
+    noisy = start_chain(x)
+    bands, rows, cols = noisy.y.shape
+    number = max(1, round(0.002 * rows * cols))
+    where = np.zeros(rows * cols, bool)
+    where[rng.permutation(rows * cols)[:number]] = True
+    where = where.reshape(rows, cols)
+    falling = np.linspace(1.0, 0.4, bands)[:, None] * rng.uniform(0.8, 1.2, number)
+    light = np.zeros_like(noisy.y)
+    light[:, where] = times * float(noisy.y.mean()) * falling - noisy.y[:, where]
+    return Noisy(noisy.y + light, replace(noisy.truth, bright=noisy.truth.bright + light))
 
 
-def _with_sigma(truth: Truth, sigma: NDArray[Any]) -> Truth:
-    return replace(truth, sigma=np.hypot(truth.sigma, sigma).astype(np.float32))
+def cut_gaps(x: Start, rng: Rng) -> Noisy:
+    """Measure nothing (NaN) on two runs of rows in some bands, on blocks, and in a hole through all bands."""
+    noisy = start_chain(x)
+    bands, rows, cols = noisy.y.shape
+    gap: Mask = np.zeros(noisy.y.shape, bool)
+    for _ in range(2):
+        top, height = int(rng.integers(rows)), int(rng.integers(1, 4))
+        gap[rng.random(bands) < 0.5, top : top + height] = True
+    for _ in range(max(2, bands // 4)):
+        b, r, c = (int(rng.integers(n)) for n in noisy.y.shape)
+        gap[b : b + 3, r : r + max(1, rows // 10), c : c + max(1, cols // 10)] = True
+    r, c = int(rng.integers(rows)), int(rng.integers(cols))
+    gap[:, r : r + max(1, rows // 16), c : c + max(1, cols // 16)] = True
+    return Noisy(np.where(gap, np.float32(np.nan), noisy.y), noisy.truth)
 
 
-def _add(noisy: Noisy, sigma: NDArray[Any], rng: np.random.Generator) -> Noisy:
-    y = rng.standard_normal(noisy.y.shape, dtype=np.float32)
-    y *= sigma.astype(np.float32)
-    return Noisy(y + noisy.y, _with_sigma(noisy.truth, sigma))
-
-
-def _shift(noisy: Noisy, offset: NDArray[Any]) -> Noisy:
-    o = offset.astype(np.float32)
+def _shift(noisy: Noisy, offset: NDArray[np.floating]) -> Noisy:
+    o: F32 = offset.astype(np.float32)
     return Noisy(noisy.y + o, replace(noisy.truth, stripe=noisy.truth.stripe + o))
 
 
-def _columns(
-    bands: int, cols: int, rng: np.random.Generator, parts: int, own: float
-) -> NDArray[np.float64]:
+def _draw_patterns(bands: int, cols: int, rng: Rng, parts: int, own: float) -> NDArray[np.float64]:
     """Column patterns (band, col) of rms about 1 that bands share, and a part of their own."""
     spectra = gaussian_filter1d(rng.standard_normal((bands, parts)), bands / 8, axis=0, mode="wrap")
     spectra /= np.sqrt(np.mean(spectra**2) * parts)
