@@ -135,7 +135,7 @@ def test_bad_output(hyperdlw, tmp_path, noisy, monkeypatch, target, words):
 
 def test_two_outputs_with_one_name(hyperdlw, tmp_path, noisy):
     out = tmp_path / "o.npy"
-    assert "same name" in refused(
+    assert "share a file" in refused(
         hyperdlw("denoise", noisy, out, "-w", "uniform", "--save-weights", out)
     )
     assert not out.exists()

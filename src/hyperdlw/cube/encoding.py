@@ -106,10 +106,9 @@ def encode(
         stored = np.where(valid, np.clip(stored, -limit, limit), stored)
     with np.errstate(over="ignore"):
         out = stored.astype(dtype)
-    if encoding.nodata is not None and dtype.kind != "b":
-        hit = valid & (out == encoding.nodata)
-        if hit.any():
-            out[hit] = _step_aside(encoding.nodata, dtype)
+        hit = valid & (out == encoding.nodata) & (dtype.kind != "b")
+    if encoding.nodata is not None and hit.any():
+        out[hit] = _step_aside(encoding.nodata, dtype)
     if before is not None:
         out = np.where(_find_unchanged(values, valid, encoding, before), before, out)
     return out, clipped

@@ -3,8 +3,6 @@ from .atomic import check_output as check_output
 from .checks import check_disk as check_disk
 from .checks import format_size as format_size
 from .checks import measure_memory as measure_memory
-from .files import check_places as check_places
-from .files import check_save as check_save
 from .files import convert_file as convert_file
 from .files import describe_file as describe_file
 from .files import list_losses as list_losses
@@ -17,6 +15,9 @@ from .formats import Format as Format
 from .formats import find_by_ending as find_by_ending
 from .metadata import to_json as to_json
 from .pictures import silence_gdal as silence_gdal
+from .places import check_places as check_places
+from .places import check_room as check_room
+from .places import check_save as check_save
 from .reader import CubeReader as CubeReader
 from .reader import Described as Described
 from .reader import FileFacts as FileFacts

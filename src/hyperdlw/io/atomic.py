@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,10 +51,7 @@ def atomic(
         _move(tmp, target)
         _sync_entry(target.parent)
     except OSError as error:
-        raise BadFile(
-            f"cannot write {path}: {error.strerror or error}; "
-            "check the free space and the rights of its folder"
-        ) from error
+        raise _explain(path, error) from error
     finally:
         # After a successful move there is nothing left to remove.
         _remove(tmp)
@@ -70,6 +68,12 @@ def check_output(
     if not target.parent.is_dir():
         words = f"there is no folder {given.parent} to write {given.name} in"
         raise BadFile(f"{words}; create it first")
+    try:  # with the longest name that is needed on the way
+        handle, trial = tempfile.mkstemp(".partial.hdr", f".{target.name}.", target.parent)
+    except OSError as error:
+        raise _explain(path, error) from error
+    os.close(handle)
+    os.unlink(trial)
     if not os.path.lexists(target):
         return
     if target.is_dir() != directory:
@@ -77,6 +81,13 @@ def check_output(
         raise BadFile(f"{path} is {kind} already; choose another output name")
     if not overwrite:
         raise OutputExists(f"{path} exists; choose another name or pass --overwrite")
+
+
+def _explain(path: str | os.PathLike[str], error: OSError) -> BadFile:
+    shown = os.fspath(path)
+    shown = shown if len(shown) < 200 else f"{shown[:100]}...{shown[-40:]}"
+    why = f"{error.strerror or error}; check the free space and the rights of its folder"
+    return BadFile(f"cannot write {shown}: {why}")
 
 
 def _move(tmp: Path, target: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..cube import AXES, Cube, Encoding
-from ..errors import BadOption, DlwError
-from .atomic import check_output
+from ..errors import DlwError
 from .checks import check_disk, count_bytes
-from .formats import Format, check_fits, choose_format, find_by_ending, find_format
+from .formats import Format, check_fits, choose_format, find_format
 from .metadata import list_items, list_neighbours
 from .named_arrays import DEFAULT_AXES, SeveralCubes
 from .reader import CubeReader, Described, ReadOptions, cut_windows
@@ -211,29 +210,6 @@ def open_writer(
                 yield put
 
     return CubeWriter(Path(path), like.shape, chosen, opening(), tile, shared)
-
-
-def check_save(path: str | os.PathLike[str], cube: Cube) -> None:
-    """Refuse an output whose format cannot hold the cube, before any work is done."""
-    check_fits(path, choose_format(path, cube.encoding), cube.encoding, cube.bands)
-
-
-def check_places(paths: Sequence[str | None], overwrite: bool, source: str = "") -> None:
-    """Refuse outputs (None: not wanted) that could not be written, before anything is read.
-
-    ``source`` is the input, if the outputs are cubes.
-    """
-    given = [p for p in paths if p is not None]
-    if len({os.path.realpath(p) for p in given}) < len(given):
-        raise BadOption(f"two outputs have the same name: {', '.join(given)}")
-    for path in given:
-        form = find_by_ending(path) if source else None
-        if form is not None:
-            form.check_place(Path(path), overwrite)
-            continue
-        # An input that is a folder of bands is written as one, unless the ending says otherwise.
-        folder = path.endswith("/") or (not Path(path).suffix and Path(source).is_dir())
-        check_output(path, overwrite=overwrite, directory=folder and source != "")
 
 
 def _choose_encoding(

@@ -96,6 +96,10 @@ class Format:
         """What this cube says that the format could hold in general but not here."""
         return set()
 
+    def list_files(self, path: Path) -> tuple[Path, ...]:
+        """The files of a cube at ``path``, there or not."""
+        return (path,)
+
     def check_place(self, path: Path, overwrite: bool) -> None:
         """Refuse an output that could not be written later, by its place alone."""
         check_output(path, overwrite=overwrite, directory=self.is_folder)
@@ -229,8 +233,9 @@ def list_formats() -> list[Format]:
 def find_format(path: str | os.PathLike[str], options: ReadOptions) -> tuple[Path, Format]:
     """The format of an existing file or folder: by content, then by its neighbours and its ending."""
     place = Path(path)
-    if not place.exists():
-        raise BadFile(f"there is no file {os.fspath(path)!r}; check the name and the folder")
+    if not os.path.exists(place):  # pathlib raises for names that are too long
+        name = os.fspath(path)[:200]
+        raise BadFile(f"there is no file {name!r}; check the name and the folder")
     if not (place.is_file() or place.is_dir()):
         raise BadFile(f"{path} is neither a file nor a folder; give one that holds a cube")
     head = b""

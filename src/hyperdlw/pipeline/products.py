@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -57,10 +58,12 @@ class Outputs:
     report: str | None = None
     picture: str | None = None
 
-    def check_places(self, target: str, overwrite: bool, source: str) -> None:
-        """Refuse outputs that could not be written, before anything is read."""
-        io.check_places([target, self.weights, self.flags], overwrite, source)
-        io.check_places([self.report, self.picture], overwrite)
+    def check_places(
+        self, target: str, overwrite: bool, source: str, given: Sequence[str] = ()
+    ) -> None:
+        """Refuse outputs that could not be written, before anything is read; ``given``: more inputs."""
+        cubes, plain = [target, self.weights, self.flags], [self.report, self.picture]
+        io.check_places(cubes, overwrite, source, plain, given)
         if self.picture is not None:
             load_figure()
 
@@ -69,10 +72,13 @@ class Outputs:
         """The files of products that are cubes."""
         return {key: path for key in QUANTITIES if (path := vars(self)[key]) is not None}
 
-    def check_formats(self, like: Cube) -> None:
-        """Refuse formats that cannot hold the products of a cube."""
-        for key, path in self.cubes.items():
-            io.check_save(path, describe_quantity(like, key))
+    def check_cubes(self, target: str, like: CubeReader) -> None:
+        """Refuse formats that cannot hold the restored cube and its products, and full disks."""
+        wanted = {path: describe_quantity(like, key) for key, path in self.cubes.items()}
+        wanted = {target: like, **wanted}
+        for path, kind in wanted.items():
+            io.check_save(path, kind)
+        io.check_room(wanted)
 
     def save(self, result: Result, range: Range, overwrite: bool) -> None:
         """Write the products of a cube in memory, apart from the report."""

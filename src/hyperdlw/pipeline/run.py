@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from os.path import isfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol, TypeVar, Unpack
@@ -221,7 +222,8 @@ def denoise_file(
         report = hyperdlw.denoise_file("scene.hdr", "clean.hdr", memory="2G", workers=4)
     """
     source, target = str(source), str(target)
-    outputs.check_places(target, overwrite, source)
+    words = [word for text in settings.values() for word in str(text).split("*")]
+    outputs.check_places(target, overwrite, source, [w for w in words if isfile(w)])
     options = check_options(**settings)
     if options.published and outputs.weights is not None:
         raise BadOption(f"the model '{options.model}' uses no weights, so there are none to write")
@@ -231,6 +233,7 @@ def denoise_file(
         if auto:
             options = follow_advice(options, reader)
         plan = plan_run(reader.shape, options)
+        outputs.check_cubes(target, reader)
         if progress is not None:
             progress.plan_made(plan, reader, options)
         if plan.tiled:
@@ -242,8 +245,6 @@ def denoise_file(
                 report = run_way(strips, options, plan, strict)
         else:
             cube = reader.read_cube()
-            io.check_save(target, cube)
-            outputs.check_formats(cube)
             way = InMemory(cube, options, None if progress is None else progress.step_made)
             report = run_way(way, options, plan, strict)
             if report.converged or not strict:

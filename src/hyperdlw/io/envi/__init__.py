@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from ...cube import AXES, Encoding
-from ...errors import BadFile
+from ...errors import BadFile, OutputExists
 from ..atomic import atomic, check_output
 from ..checks import count_bytes, explain_errors, format_size
 from ..formats import Format
@@ -96,10 +96,32 @@ class Envi(Format):
     def find_losses(self, like: Described) -> set[str]:
         return facts.find_losses(like)
 
+    def list_files(self, path: Path) -> tuple[Path, ...]:
+        return name_pair(path)
+
     def check_place(self, path: Path, overwrite: bool) -> None:
-        """Both files of the pair must be free, or may be replaced."""
-        for place in name_pair(path):
+        """Both files of the pair must be free, or be a pair that may be replaced."""
+        data, head = name_pair(path)
+        for place in (data, head):
             check_output(place, overwrite=overwrite)
+        if head.exists():
+            if not starts_as_envi(head):
+                raise OutputExists(f"{head} is no ENVI header; choose another output name")
+            held = facts.list_data(head)
+        else:
+            held = [data] if data.exists() else []
+        if held and not (head.exists() and self._belongs(data, head)):
+            raise OutputExists(
+                f"{held[0]} is not the data file of {head}, or not one of hyperdlw's making; "
+                "choose another output name, or remove it"
+            )
+
+    def _belongs(self, data: Path, head: Path) -> bool:
+        """Whether a header is readable and says that its numbers are in this file."""
+        with suppress(BadFile):
+            found = self.open_reader(head, ReadOptions()).metadata["data_file"]
+            return data.exists() and os.path.samefile(found, data)
+        return False
 
     def place_output(self, path: Path, overwrite: bool) -> AbstractContextManager[Path]:
         self.check_place(path, overwrite)
@@ -142,7 +164,7 @@ def name_pair(path: Path) -> tuple[Path, Path]:
     if path.suffix.lower() != ".hdr":
         appended = path.with_name(path.name + ".hdr")
         plain = path.with_suffix(".hdr") if path.suffix.lower() in DATA else appended
-        return path, appended if appended.exists() else plain
+        return path, appended if os.path.exists(appended) else plain
     found = facts.list_data(path)
     return found[0] if found else path.with_suffix(".img"), path
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def list_data(head: Path) -> list[Path]:
     """Files beside a header that can hold its numbers, the likeliest first."""
     bare = head.with_suffix("")
     endings = ["", *DATA, *(ending.upper() for ending in DATA)]
-    return [p for p in (bare.with_name(bare.name + e) for e in endings) if p.is_file()]
+    return [p for p in (bare.with_name(bare.name + e) for e in endings) if os.path.isfile(p)]
 
 
 def find_data(path: Path, head: Path, needed: int, notes: list[str]) -> Path:

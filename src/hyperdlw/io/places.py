@@ -1,0 +1,91 @@
+"""Where outputs go: looked at before any work, so that nothing is overwritten and no work is in vain."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from ..errors import BadOption
+from .atomic import check_output
+from .checks import check_disk, count_bytes
+from .formats import check_fits, choose_format, find_by_ending, find_format
+from .reader import Described, ReadOptions
+
+
+def check_places(
+    paths: Sequence[str | None],
+    overwrite: bool,
+    source: str = "",
+    plain: Sequence[str | None] = (),
+    given: Sequence[str] = (),
+) -> None:
+    """Refuse outputs (None: not wanted) that could not be written, or would overwrite each other.
+
+    Args:
+        paths: cubes if there is a ``source``, else plain files.
+        source: the input; only the first output may take its place, if it may overwrite.
+        plain: more outputs, which are plain files.
+        given: more inputs.
+    """
+    cubes = [p for p in paths if p is not None] if source else []
+    files = [p for p in (*plain, *(() if source else paths)) if p is not None]
+    # Compared first: with a clash it matters little whether the files exist.
+    outputs = [(path, _list_files(path)) for path in cubes] + [(p, _locate([p])) for p in files]
+    inputs = [(source, _list_files(source, reading=True))] if source else []
+    inputs += [(path, _locate([path])) for path in given]
+    for (one, a), (other, b) in itertools.combinations(outputs, 2):
+        if _clash(a, b):
+            raise BadOption(f"the outputs {one} and {other} share a file; choose other names")
+    for (one, a), (other, b) in itertools.product(outputs, inputs):
+        in_place = one == outputs[0][0] and other == source and a == b
+        if _clash(a, b) and not in_place:
+            raise BadOption(f"{one} would overwrite the input {other}; choose another name")
+    for path in cubes:
+        form = find_by_ending(path)
+        if form is not None:
+            form.check_place(Path(path), overwrite)
+            continue
+        # An input that is a folder of bands is written as one, unless the ending says otherwise.
+        folder = path.endswith("/") or (not Path(path).suffix and Path(source).is_dir())
+        check_output(path, overwrite=overwrite, directory=folder)
+    for path in files:
+        check_output(path, overwrite=overwrite)
+
+
+def _list_files(path: str, reading: bool = False) -> frozenset[Path]:
+    """All files of a cube."""
+    form = find_format(path, ReadOptions())[1] if reading else find_by_ending(path)
+    return _locate([path] if form is None else [path, *form.list_files(Path(path))])
+
+
+def _locate(paths: Iterable[str | Path]) -> frozenset[Path]:
+    return frozenset(Path(os.path.realpath(path)) for path in paths)
+
+
+def _clash(some: frozenset[Path], others: frozenset[Path]) -> bool:
+    """Whether two outputs share a file, by name, by hard link, or as part of a folder."""
+    return any(
+        a == b
+        or a in b.parents
+        or b in a.parents
+        or (os.path.exists(a) and os.path.exists(b) and os.path.samefile(a, b))
+        for a, b in itertools.product(some, others)
+    )
+
+
+def check_save(path: str | os.PathLike[str], like: Described) -> None:
+    """Refuse an output whose format cannot hold the cube, before any work is done."""
+    check_fits(path, choose_format(path, like.encoding), like.encoding, like.bands)
+
+
+def check_room(wanted: Mapping[str, Described]) -> None:
+    """Refuse cubes (by path) that their disks have no room for together."""
+    folders = {path: Path(os.path.realpath(path)).parent for path in wanted}
+    disks = {path: folder.stat().st_dev for path, folder in folders.items()}
+    for disk in sorted(set(disks.values())):
+        here = [path for path in wanted if disks[path] == disk]
+        likes = [wanted[path] for path in here]
+        needed = sum(count_bytes(like.shape, like.encoding.dtype) for like in likes)
+        check_disk(folders[here[0]], " and ".join(here), needed)
