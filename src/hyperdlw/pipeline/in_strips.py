@@ -8,8 +8,7 @@ Every verb is one or more maps over strips or bands whose finished items the jou
    needs the largest logit and a sum of exponentials of every strip, other sources the sum of their
    numbers over the measured voxels, so that the mean of the weights is one;
 3. choose: strength and rank on the rows that a cube in memory takes, too;
-4. solve: the steps of the solver over all strips (:mod:`hyperdlw.solver.strip_solver`), or, for a model
-   of which nothing is known, strip by strip and blended;
+4. solve: the steps of the solver over all strips (:mod:`hyperdlw.solver.strip_solver`);
 5. restore: strips of the result, beside what the cube holds.
 """
 
@@ -33,22 +32,13 @@ from .. import __version__
 from ..cube import BandRange, Cube
 from ..errors import BadOption
 from ..io import CubeReader
-from ..solver import (
-    DiskArray,
-    DiskProblem,
-    Problem,
-    Residuals,
-    StripSolver,
-    Whole,
-    solve,
-    use_stages,
-)
-from ..weights import FLOOR, Source, find_scale, rescale_weights, sum_weights
+from ..solver import DiskArray, DiskProblem, StripSolver, Whole, use_stages
+from ..weights import FLOOR, Source, multiply_weights, rescale_weights, sum_weights
 from .choose import Chosen, ImageRounds, choice_rows, choose_settings
 from .job import Band, Job, Reader
 from .journal import Journal, Serial, Watch, key_of, open_executor, open_journal
 from .options import Options
-from .plan import Plan, ramp
+from .plan import Plan
 from .prepare import explain_unusable, find_limits, select_usable
 from .products import ArrayOutputs, Pens, StripOutputs
 from .report import Counts, Outcome
@@ -140,7 +130,8 @@ def weights_strip(
     """The product of the factors on a strip, 0 where nothing was measured; returns its sum."""
     rows = job.plan.window(i, 0).own
     y = job.y.read(rows)
-    w = math.prod((f.read(rows) for f in factors[1:]), start=factors[0].read(rows))
+    held = [f.read(rows) for f in factors]
+    w = held[0] if len(held) == 1 else multiply_weights(held)
     if scale is not None:
         w = rescale_weights(w, scale)
     w = torch.where(y.isnan(), torch.zeros_like(w), w)
@@ -150,35 +141,6 @@ def weights_strip(
 
 
 # --- solve and restore
-
-
-def solve_strip(job: Job, i: int) -> list[float]:
-    """A strip on its own; returns steps, residuals and whether it converged."""
-    rows = job.plan.window(i).rows
-    window = slice(int(rows[0]), int(rows[-1]) + 1)
-    model = job.build(len(rows))
-    y, _ = job.filled(window)
-    found = solve(Problem(model, y, job.w.read(window), job.options.seed or 0))
-    np.save(job.folder / f"solved-{i}.npy", found.x.numpy())
-    last = found.residuals[-1] if found.residuals else Residuals(0.0, 0.0)
-    return [found.state.k, last.primal, last.dual, float(found.converged)]
-
-
-def blend_strip(job: Job, out: DiskArray, i: int) -> None:
-    """The own rows of a strip from all that overlap them."""
-    plan, own = job.plan, job.plan.window(i).own
-    total = np.zeros((len(job.use), own.stop - own.start, plan.shape[2]), np.float32)
-    share = np.zeros((own.stop - own.start, 1), np.float32)
-    for j in plan.strips:
-        window = plan.window(j)
-        first, last = int(window.rows[0]), int(window.rows[-1]) + 1
-        a, b = max(first, own.start), min(last, own.stop)
-        if a < b:
-            much = ramp(window, plan.shape[1], plan.halo)[a - first : b - first, None]
-            held = np.load(job.folder / f"solved-{j}.npy", mmap_mode="r")
-            total[:, a - own.start : b - own.start] += held[:, a - first : b - first] * much
-            share[a - own.start : b - own.start] += much
-    out.write(own, torch.from_numpy(total / share))
 
 
 def write_strip(job: Job, reader: Reader, pens: ArrayOutputs | Pens, i: int) -> list[int]:
@@ -224,7 +186,7 @@ class InStrips:
         scale, strips = None, job.plan.strips
         if len(factors) > 1:
             sums = work.map("product", partial(weights_strip, job, factors, None, None), strips)
-            scale = find_scale(job.measured, sum(sums))
+            scale = source.scale(job.measured, sum(sums))
         work.map("weights", partial(weights_strip, job, factors, scale, job.w), strips, [job.w])
         for f in factors:
             f.file.path.unlink(missing_ok=True)
@@ -268,20 +230,12 @@ class InStrips:
         """The restored image on the unit interval, on disk."""
         job, work = self.job, self.work
         model = job.build(job.plan.shape[1])
-        if job.plan.exact:
-            folder = job.folder / f"steps{work.round}"
-            folder.mkdir(exist_ok=True)
-            arrays = job.y, job.w, Whole(torch.tensor([b.mean for b in job.bands]))
-            seed, staged = self.options.seed or 0, use_stages(model)
-            problem = DiskProblem(folder, job.plan, staged, model.schedule, *arrays, seed)
-            image, steps, now, converged = StripSolver(problem, work).solve()
-        else:
-            found = work.map("solve", partial(solve_strip, job), job.plan.strips)
-            image = job.array(f"blended{work.round}")
-            work.map("blend", partial(blend_strip, job, image), job.plan.strips, [image])
-            taken, primal, dual, done = zip(*found, strict=True)
-            steps, converged = int(max(taken)), all(done)
-            now = Residuals(max(primal), max(dual))
+        folder = job.folder / f"steps{work.round}"
+        folder.mkdir(exist_ok=True)
+        arrays = job.y, job.w, Whole(torch.tensor([b.mean for b in job.bands]))
+        seed, staged = self.options.seed or 0, use_stages(model)
+        problem = DiskProblem(folder, job.plan, staged, model.schedule, *arrays, seed)
+        image, steps, now, converged = StripSolver(problem, work).solve()
         self.job = replace(job, result=image)
         return Outcome(model, steps, {"primal": now.primal, "dual": now.dual}, converged)
 

@@ -6,7 +6,7 @@ and what mixes all pixels (sums, a Fourier transform) is added up or transformed
 :mod:`hyperdlw.solver.strip_solver`). The numbers are those of the whole cube, up to the order of sums.
 
 A model with a function of which nothing is known (``Term.reach`` and ``Term.staged`` are None) or with a
-method of its own is solved strip by strip and blended over a halo; the report says so.
+method of its own works on the whole cube only, and strips are refused.
 """
 
 from __future__ import annotations
@@ -16,16 +16,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..errors import OutOfResources
+from ..errors import BadOption, OutOfResources
 from ..io import format_size, measure_memory
-from ..solver import ROW, Model, Strips, Window
+from ..solver import ROW, Model, Strips
 from .choose import MOST_VOXELS
 from .options import Options
 
-Way = Literal["whole", "strips", "blended"]
+Way = Literal["whole", "strips"]
 
 BASE = 340 * 2**20
 """Bytes of an idle process: Python, torch and its libraries."""
@@ -33,8 +30,6 @@ NETWORK = 320 * 2**20
 """Bytes of a network at work on one of its own tiles (see ``TILE_BYTES`` of the weights)."""
 RESERVE = 32 * 2**20
 """Bytes for everything that is not counted."""
-HALO = 32
-"""Rows by which strips overlap on either side before they are blended."""
 BAND_COPIES = 12
 """Float32 copies of one band while its range is found (median filter, mask, quantiles)."""
 WINDOW_COPIES = 14
@@ -50,7 +45,7 @@ class Plan(Strips):
     """How a cube is worked on.
 
     Attributes:
-        way: "whole" (in memory, at once), "strips" or "blended".
+        way: "whole" (in memory, at once) or "strips".
         memory: estimated largest memory of a process in bytes.
         limit: what was allowed.
         disk: bytes of scratch files.
@@ -66,10 +61,6 @@ class Plan(Strips):
     tile: int | None = None
 
     @property
-    def exact(self) -> bool:
-        return self.way != "blended"
-
-    @property
     def tiled(self) -> bool:
         return self.way != "whole"
 
@@ -79,15 +70,13 @@ class Plan(Strips):
         return {
             "whole": "the whole cube at once",
             "strips": "exact: every step is taken over the whole cube",
-            "blended": "weights exact; strips solved on their own and blended over the overlap, "
-            "so the numbers depend on their height",
         }[self.way]
 
     def as_dict(self) -> dict[str, object]:
         """For the report."""
         bands, rows, cols = self.shape
         shape = bands, min(self.height, rows), cols
-        more = {"tiles": len(self.strips), "tile_shape": shape, "exact": self.exact}
+        more = {"tiles": len(self.strips), "tile_shape": shape, "exact": True}
         return asdict(self) | more | {"guarantee": self.guarantee}
 
     def __str__(self) -> str:
@@ -124,22 +113,22 @@ def count_state_images(model: Model) -> int:
     return (3 if model.central is None else 1) + sum(held)
 
 
-def find_way(model: Model) -> tuple[Way, int, bool]:
-    """The best way a model can be cut, with the halo it needs and whether that wraps around."""
+def find_halo(model: Model) -> tuple[int, bool] | None:
+    """Rows that a strip of a model needs beside it, and whether they wrap around; None: no strips."""
     wrap = any(ROW in t.operator.axes for t in model.terms)
     reach = max((t.reach or 0 for t in model.terms if t.staged is None), default=0)
     known = all(t.staged is not None or t.reach is not None for t in model.terms)
     if model.method is not None or not known or (wrap and reach) or model.schedule.seconds:
-        return "blended", HALO, False
+        return None
     # One row for K x, one for K'u.
-    return "strips", 2 if wrap else reach, wrap
+    return (2 if wrap else reach), wrap
 
 
 def plan_run(shape: Sequence[int], options: Options) -> Plan:
     """How to work on a cube of ``shape`` (band, row, col) with the limit of memory of the options.
 
-    A cube that fits is worked on whole, unless the options ask for strips. A published method sees
-    the whole cube: with a limit that is too small for that it is refused.
+    A cube that fits is worked on whole, unless the options ask for strips. A published method, and a
+    model of which not enough is known, sees the whole cube: otherwise it is refused.
     """
     model = options.build_sketch(shape)
     bands, rows, cols = map(int, shape[-3:])
@@ -156,14 +145,19 @@ def plan_run(shape: Sequence[int], options: Options) -> Plan:
     steps = 2e-9 * model.schedule.steps * copies
     seconds = voxels * ((3.6e-6 if net else 0) + steps)
     fits = at_once <= limit
-    if options.published and not fits and options.memory is not None:
-        raise OutOfResources(
-            f"the model '{options.model}' works on the whole cube, which takes about "
-            f"{format_size(at_once)}; the limit is {format_size(limit)}: raise --memory"
+    cut = None if options.published else find_halo(model)
+    if cut is None and (
+        options.in_strips or (not fits and (options.memory or not options.published))
+    ):
+        raise (BadOption if fits else OutOfResources)(
+            f"the model '{options.model}' works on the whole cube, because it does not say how far its "
+            f"pixels depend on each other; that takes about {format_size(at_once)}, the limit is "
+            f"{format_size(limit)}: raise --memory and leave out --tile and --workers, or take another "
+            "model"
         )
-    if options.published or (fits and not options.in_strips):
+    if cut is None or (fits and not options.in_strips):
         return Plan(full, rows, 0, False, "whole", at_once, limit, 0, seconds)
-    way, halo, wrap = find_way(model)
+    halo, wrap = cut
     row = 4 * bands * cols
     fixed = BASE + RESERVE
     window, solving = WINDOW_COPIES * row, each * bands * cols
@@ -188,10 +182,10 @@ def plan_run(shape: Sequence[int], options: Options) -> Plan:
     while tile is None and needed(height) > limit:
         height = max(8, height * 7 // 8)
     height = -(-rows // -(-rows // height))  # as even as may be
-    disk = 4 * voxels * (4 + (1 if way == "blended" else 3 * count_state_images(model)))
+    disk = 4 * voxels * (4 + 3 * count_state_images(model))
     again = (height + 2 * halo) / height
     peak = needed(height)
-    return Plan(full, height, halo, wrap, way, peak, limit, disk, 2 * seconds * again, tile)
+    return Plan(full, height, halo, wrap, "strips", peak, limit, disk, 2 * seconds * again, tile)
 
 
 def check_advice(shape: Sequence[int], options: Options) -> None:
@@ -203,23 +197,3 @@ def check_advice(shape: Sequence[int], options: Options) -> None:
             f"finding model and strength for this cube takes about {format_size(need)}; the limit "
             f"is {format_size(options.memory)}: raise --memory, or choose them yourself"
         )
-
-
-def ramp(window: Window, length: int, halo: int) -> NDArray[np.float32]:
-    """How much a row of a blended strip counts: 1 inside, falling linearly across the overlap.
-
-    The overlap with a neighbour is centred on the common edge; the blend divides by the sum. The
-    outer quarters of the overlap, which feel the cut, hardly count. Image borders have no ramp.
-
-    >>> cut = Plan((1, 12, 5), 6, 4, False, "blended", 0, 0, 0, 0.0)
-    >>> [round(float(v), 2) for v in ramp(cut.window(0), 12, 4)]
-    [1.0, 1.0, 1.0, 1.0, 0.88, 0.62, 0.38, 0.12, 0.0, 0.0]
-    """
-    own, inside = window.own, window.inside
-    at = np.arange(len(window.rows)) + 0.5
-    weight = np.ones(len(at))
-    if own.start > 0:
-        weight = np.minimum(weight, 0.5 + (at - inside.start) / halo)
-    if own.stop < length:
-        weight = np.minimum(weight, 0.5 + (inside.stop - at) / halo)
-    return np.clip(weight, 1e-6, 1.0).astype(np.float32)

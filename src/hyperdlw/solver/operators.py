@@ -173,25 +173,30 @@ def _convert_once(table: Tensor) -> Callable[[Tensor], Tensor]:
     return lambda r: converted(r.dtype, r.device)
 
 
+def invert_symbol(operators: Sequence[tuple[float, Operator]], shape: Sequence[int]) -> Tensor:
+    """The eigenvalues of (sum_i a_i K_i'K_i)^-1, in float64, on the Fourier grid of their axes."""
+    none = torch.zeros(1, 1, 1, dtype=torch.float64)
+    return 1.0 / sum((a * k.symbol(shape) for a, k in operators), none)
+
+
 def invert(
     operators: Sequence[tuple[float, Operator]], shape: Sequence[int]
 ) -> Callable[[Tensor], Tensor]:
     """A function that solves (sum_i a_i K_i'K_i) x = r for x; ``shape`` is (..., band, row, col).
 
-    One real FFT pair over the axes the operators act on. Along a single axis (the spectrum) the
+    A real FFT pair over the axes the operators act on. Along a single axis (the spectrum) the
     inverse is a small circulant matrix and one matrix product is faster than strided transforms.
     """
     shape = tuple(shape[-3:])
     axes = tuple(sorted({a for _, k in operators for a in k.axes}))
-    none = torch.zeros(1, 1, 1, dtype=torch.float64)
-    eigenvalues = sum((a * k.symbol(shape) for a, k in operators), none)
+    reciprocal = invert_symbol(operators, shape)
     if not axes:
-        scale = 1.0 / float(eigenvalues.squeeze())
+        scale = float(reciprocal.squeeze())
         return lambda r: r * scale
     if len(axes) == 1:
         (axis,) = axes
         n = shape[axis]
-        column = torch.fft.ifft(1.0 / eigenvalues.flatten()).real
+        column = torch.fft.ifft(reciprocal.flatten()).real
         i = torch.arange(n)
         matrix = _convert_once(column[(i[:, None] - i[None, :]) % n])
 
@@ -202,17 +207,19 @@ def invert(
             return torch.matmul(r.movedim(axis, -1), m.T).movedim(-1, axis)
 
         return solve_line
-    last = axes[-1]
-    half = shape[last] // 2 + 1
-    reciprocal = (1.0 / eigenvalues).expand(
-        *[n if a - 3 in axes else 1 for a, n in enumerate(shape)]
-    )
-    divisor = _convert_once(reciprocal.narrow(last, 0, half))
-    sizes = [shape[a] for a in axes]
+    first, last = axes[:-1], axes[-1]
+    divisor = _convert_once(reciprocal.narrow(last, 0, shape[last] // 2 + 1))
 
     def solve_fourier(r: Tensor) -> Tensor:
-        spectrum: Tensor = torch.fft.rfftn(r, dim=axes) * divisor(r)
-        image: Tensor = torch.fft.irfftn(spectrum, s=sizes, dim=axes)
+        # One axis after the other and from the same layout, as for an image in strips: a penalty
+        # that is not convex makes much of another rounding.
+        spectrum: Tensor = torch.fft.rfft(r, dim=last)
+        for axis in first:
+            spectrum = torch.fft.fft(spectrum, dim=axis)
+        spectrum = spectrum * divisor(r)
+        for axis in reversed(first):
+            spectrum = torch.fft.ifft(spectrum.contiguous(), dim=axis)
+        image: Tensor = torch.fft.irfft(spectrum, n=shape[last], dim=last)
         return image
 
     return solve_fourier

@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_map
 
 from .admm import State, argument, central_step, centre, finish, mapped, right_side, start, update
 from .disk import DiskArray, Rows, Strips, Window
-from .operators import BAND
+from .operators import BAND, invert_symbol
 from .penalties import Small, StagedProx, exact_gram
 from .problem import Model, Problem, Schedule, Whole
 from .stopping import MEASURES, measure_gap
@@ -182,12 +182,10 @@ def update_strip(
 def divide_band(g: DiskProblem, spectrum: DiskArray, out: DiskArray, mu: float, b: int) -> None:
     """One (transformed) band: transform the rows, divide by the operators, and transform back."""
     plane = spectrum.read_band(b)
-    half = plane.shape[-1]
-    eigenvalues = torch.zeros((), dtype=torch.float64)
-    for a, k in g.problem(None).weighted_operators(mu, g.schedule.proximal):
-        symbol = k.symbol(g.shape)
-        eigenvalues = eigenvalues + a * symbol[b if len(symbol) > 1 else 0, :, :half]
-    divided = torch.fft.fft(plane, dim=0) / eigenvalues.to(plane.real.dtype)
+    parts = g.problem(None).weighted_operators(mu, g.schedule.proximal)
+    reciprocal = invert_symbol(parts, g.shape)
+    factor = reciprocal[b if len(reciprocal) > 1 else 0, :, : plane.shape[-1]]
+    divided = torch.fft.fft(plane, dim=0) * factor.to(plane.real.dtype)
     divided = torch.fft.ifft(divided, dim=0)
     out.write_band(b, divided)
 

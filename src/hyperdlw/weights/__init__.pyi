@@ -33,6 +33,7 @@ from .source import Known as Known
 from .source import Product as Product
 from .source import Source as Source
 from .source import find_scale as find_scale
+from .source import multiply_weights as multiply_weights
 from .source import rescale_weights as rescale_weights
 from .source import softmax_weights as softmax_weights
 from .source import sum_weights as sum_weights

@@ -123,9 +123,15 @@ class Product(Source):
         self.wants_original = any(f.wants_original for f in self._factors)
 
     def raw(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
-        return math.prod(
-            (f(y, valid, x) for f in self._factors[1:]), start=self._factors[0](y, valid, x)
-        )
+        return multiply_weights([f(y, valid, x) for f in self._factors])
+
+    def scale(self, count: int, total: float) -> float:
+        if total == 0:
+            raise BadOption(
+                f"the weights '{self.name}' trust no voxel together: each voxel is left out by one of "
+                "them; use one alone, or masks that overlap"
+            )
+        return super().scale(count, total)
 
     def on_bands(self, use: NDArray[np.bool_]) -> Source:
         return Product([f.on_bands(use) for f in self._factors])
@@ -202,6 +208,13 @@ def find_scale(count: int, total: float) -> float:
     """
     mantissa, exponent = math.frexp(count / total if total > 0 else 0.0)
     return math.ldexp(round(math.ldexp(mantissa, 24)), exponent - 24)
+
+
+def multiply_weights(factors: Sequence[Tensor]) -> Tensor:
+    """The product of weights, 0 where one of them is at the floor: what is left out stays out."""
+    w = math.prod(factors[1:], start=factors[0])
+    kept = torch.stack([f > FLOOR for f in factors]).all(0)
+    return torch.where(kept, w, torch.zeros_like(w))
 
 
 def rescale_weights(w: Tensor, scale: float) -> Tensor:
