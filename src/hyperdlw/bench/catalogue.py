@@ -27,6 +27,8 @@ class BenchOptions:
     Attributes:
         out: folder for records and reports.
         data: folder with clean scenes; ``remote`` airborne ones, ``photos`` colour pictures.
+        dataset: name of the data set of the paper that ``data`` holds.
+        affected: bands with impulses, stripes or dead columns. ``key``: the variable of the scenes.
         crop: side of the central crop in pixels; 0: whole scenes.
         bands: first good bands only; 0: all.
         only: names of scenes; all when empty. ``without``: names to leave out.
@@ -42,6 +44,9 @@ class BenchOptions:
     data: Path | None = None
     remote: Path | None = None
     photos: Path | None = None
+    dataset: str | None = None
+    affected: int | None = None
+    key: str | None = None
     crop: int | None = None
     bands: int = 0
     only: tuple[str, ...] = ()
@@ -75,13 +80,16 @@ class BenchOptions:
             self.denoiser,
         )
 
-    def load_scenes(self, name: str, crop: int = 128, colour: bool = False) -> list[Scene]:
+    def load_scenes(
+        self, name: str, crop: int = 128, colour: bool = False, affected: int | None = None
+    ) -> list[Scene]:
         """The clean scenes of an experiment; the user is told which files cannot be used.
 
         Args:
-            crop: side of the central crop where the user said nothing.
+            crop: side of the central crop where neither the user nor a data set says one.
+            affected: bands that are hit where neither does.
         """
-        from ..testbed import MADE, SceneChoice, load_scenes
+        from ..testbed import MADE, SceneChoice, find_dataset, load_scenes
         from .experiment import Scene
 
         if self.data is None and not any(n.startswith(MADE) for n in self.only):
@@ -89,13 +97,27 @@ class BenchOptions:
                 f"'hyperdlw bench {name}' needs clean scenes: add --data FOLDER, or --scenes made:1"
             )
         first = self.bands or None
-        side = crop if self.crop is None else self.crop or None
-        choice = SceneChoice(self.only, self.without, colour=colour, first=first, crop=side)
+        dataset = find_dataset(self.dataset) if self.dataset else None
+        if dataset is not None:
+            crop, affected = dataset.side, dataset.affected or affected
+        if dataset is not None and dataset.colour != colour:
+            kind = "colour pictures" if colour else "hyperspectral scenes"
+            raise BadOption(f"'hyperdlw bench {name}' is for {kind}, and '{dataset.name}' is not")
+        choice = SceneChoice(
+            self.only,
+            self.without,
+            colour=colour,
+            first=first,
+            crop=(crop if self.crop is None else self.crop) or None,
+            dataset=dataset,
+            key=self.key,
+        )
         found, left_out = load_scenes(self.data, choice)
         for file, why in left_out.items():
             typer.echo(f"left out {file}: {why}", err=True)
         ending = f"[{first}]" if first else ""
-        return [Scene(name + ending, data) for name, data in found.items()]
+        hit = affected if self.affected is None else self.affected
+        return [Scene(name + ending, data, hit) for name, data in found.items()]
 
 
 Run = Callable[[BenchOptions], None]
@@ -133,11 +155,14 @@ def fill_table(name: str) -> Run:
     """The experiment that fills a table of the paper."""
 
     def table(options: BenchOptions) -> None:
+        from .paper import DATA_SETS
         from .report import draw_table, mean_figures, write_headlines, write_report
         from .runner import run_table
 
         chosen = pick_table(name, options.noise or (), options.models, options.weights)
-        scenes = options.load_scenes(name, colour=chosen.colour)
+        if options.dataset in DATA_SETS:
+            chosen = replace(chosen, data=options.dataset)
+        scenes = options.load_scenes(name, colour=chosen.colour, affected=chosen.affected)
         files = options.files
         records = run_table(
             chosen,
@@ -149,7 +174,8 @@ def fill_table(name: str) -> Run:
             tell=options.tell,
         )
         shown = draw_table(chosen, scenes[-1], files=files) if options.pictures else {}
-        paths = write_report(chosen, records, options.out, shown)
+        same_data = options.dataset == chosen.data and options.crop is None
+        paths = write_report(chosen, records, options.out, shown, same_data)
         typer.echo("\n".join(write_headlines(chosen, mean_figures(records))[2:]))
         typer.echo("written: " + ", ".join(map(str, paths)))
 

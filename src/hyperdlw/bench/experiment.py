@@ -47,14 +47,20 @@ ROOMS = ("solver", "models", "weights", "networks", "pipeline", "testbed")
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A clean image (band, row, col) in [0, 1] with a name and the hash of its values."""
+    """A clean image (band, row, col) in [0, 1] with a name and the hash of its values.
+
+    ``affected`` bands get impulses, stripes or dead columns; None: 10 of 31, in proportion. The hash
+    knows it, so that every record of the scene does.
+    """
 
     name: str
     data: F32
+    affected: int | None = None
 
     @functools.cached_property
     def sha256(self) -> str:
-        return hash_array(np.ascontiguousarray(self.data))
+        found = hash_array(np.ascontiguousarray(self.data))
+        return found if self.affected is None else _hash_plain([found, self.affected])[:16]
 
 
 @dataclass(frozen=True)

@@ -245,7 +245,8 @@ def make_noisy(scene: Scene, noise: str | int, seed: int) -> Noisy:
     """The noisy image of a group; its stream depends on the scene, the noise and the seed."""
     found = find_noise(noise)
     stream = [seed, found.stream, int(scene.sha256[:8], 16)]
-    return found.apply(scene.data, np.random.default_rng(stream))
+    affected = scene.affected if "affected" in found.takes else None
+    return found.apply(scene.data, np.random.default_rng(stream), affected=affected)
 
 
 def judge_psnr(scene: Scene, noisy: Noisy, x: F32) -> float:

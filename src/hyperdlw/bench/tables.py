@@ -68,6 +68,7 @@ class Table:
         label: how the labels of its tables in the paper begin; empty: it has none.
         data: the data set whose table of the paper stands beside ours.
         colour: it is for pictures of three bands.
+        affected: bands with impulses, stripes or dead columns; None: 10 of 31, in proportion.
         panel: the rows that are shown as pictures.
         figures: the figures of merit that get a part with all noises.
         single: noises whose gains are told one by one.
@@ -82,6 +83,7 @@ class Table:
     data: str = "cave"
     notes: str = ""
     colour: bool = False
+    affected: int | None = None
     panel: tuple[Row, ...] = ()
     figures: tuple[str, ...] = ("psnr",)
     single: tuple[str, ...] = ()
@@ -144,7 +146,10 @@ COLOUR = Table(
     ),
     label="tab-tran-svtv",
     data="bsds",
+    notes="All three bands can have impulses, stripes or dead columns: that gives noisy figures like "
+    "the paper's.",
     colour=True,
+    affected=3,
     panel=(Row(ORIGINAL), Row("uniform"), Row("colour-T")),
 )
 

@@ -2,6 +2,9 @@ from . import field_blocks as field_blocks
 from . import metrics as metrics
 from . import noise as noise
 from . import scenes as scenes
+from .datasets import DATASETS as DATASETS
+from .datasets import DataSet as DataSet
+from .datasets import find_dataset as find_dataset
 from .field_noises import FIELD_NOISES as FIELD_NOISES
 from .metrics import psnr as psnr
 from .metrics import scores as scores

@@ -13,6 +13,7 @@ from scipy.ndimage import gaussian_filter
 from ..cube import Cube, minmax_range
 from ..errors import BadFile, BadOption, DlwError, MissingDependency
 from ..io import open_cube
+from .datasets import DataSet
 from .textured import MADE, make_named_scene
 
 F32 = NDArray[np.float32]
@@ -117,6 +118,8 @@ class SceneChoice:
         first: keep the first good bands only; None: all good bands.
         crop: side of the central crop in pixels, whose bands are scaled to [0, 1] again; smaller
             scenes are taken whole. None: whole scenes.
+        dataset: the data set of the paper whose files these are; None: any files.
+        key: the variable to read, where a file has several.
     """
 
     only: tuple[str, ...] = ()
@@ -125,6 +128,20 @@ class SceneChoice:
     colour: bool | None = None
     first: int | None = None
     crop: int | None = None
+    dataset: DataSet | None = None
+    key: str | None = None
+
+    def list_files(self, folder: Path) -> dict[str, Path]:
+        """The files of a folder that may be scenes, by the names of these."""
+        if self.dataset is not None:
+            return self.dataset.list_files(folder)
+        return {p.name: p for p in sorted(folder.iterdir()) if not p.name.startswith(".")}
+
+    def open_scene(self, path: Path) -> Cube:
+        """The cube of one of them."""
+        if self.dataset is not None:
+            return self.dataset.open_scene(path, self.key)
+        return open_cube(path, key=self.key)
 
     def refuse(self, cube: Cube) -> str:
         """Why a cube is not used; empty when it is."""
@@ -164,23 +181,25 @@ def load_scenes(
     folder = Path(folder)
     if not folder.is_dir():
         raise BadFile(f"there is no folder {folder} with scenes")
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") or (choice.only and path.stem not in choice.only):
+    for file, path in choice.list_files(folder).items():
+        name = file if choice.dataset else path.stem
+        if choice.only and name not in choice.only:
             continue
-        if path.stem in choice.without:
-            left_out[path.name] = "a network was trained with it"
+        if name in choice.without:
+            left_out[file] = "a network was trained with it"
             continue
         try:
-            cube = open_cube(path)
+            cube = choice.open_scene(path)
         except DlwError as error:
-            left_out[path.name] = str(error)
+            left_out[file] = str(error)
             continue
         if reason := choice.refuse(cube):
-            left_out[path.name] = reason
+            left_out[file] = reason
             continue
         data = minmax_range(cube.data, cube.valid).to_unit(cube.data)[cube.good_bands]
+        data = choice.dataset.cut_bands(data) if choice.dataset else data
         data = data[: choice.first]
-        scenes[path.stem] = data if choice.crop is None else crop_centre(data, choice.crop)
+        scenes[name] = data if choice.crop is None else crop_centre(data, choice.crop)
     if not scenes:
         why = next(iter(left_out.values()), "it is empty")
         raise BadFile(f"no scene in {folder} can be used ({why})")

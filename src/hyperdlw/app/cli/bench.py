@@ -29,6 +29,14 @@ def bench(
     denoiser: Annotated[
         str | None, typer.Option(help="pnp, rivals: denoiser of plug and play, a name or a file")
     ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(help="data set of the paper that DATA holds: cave, icvl, dc, pavia, ..."),
+    ] = None,
+    affected: Annotated[
+        int | None, typer.Option(min=0, help="bands with impulses, stripes or dead columns")
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="variable of the scenes' files")] = None,
     crop: Annotated[
         int | None,
         typer.Option(min=0, help="side of the central crop, 128 (dip: 64); 0: whole"),
@@ -67,6 +75,9 @@ def bench(
             data,
             remote,
             photos,
+            dataset,
+            affected,
+            key,
             crop,
             bands,
             only=split_words(scenes),

@@ -45,6 +45,10 @@ def noise(
         str, typer.Option("--case", help="Case of the paper, 1 to 5, or a noise by its name.")
     ] = "5",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Same seed, same bytes.")] = 0,
+    affected: Annotated[
+        int | None,
+        typer.Option("--affected", min=0, help="Bands with impulses, stripes or dead columns."),
+    ] = None,
     clean: Annotated[
         str | None, typer.Option("--clean", metavar="FILE", help="Write the scaled clean cube.")
     ] = None,
@@ -73,7 +77,7 @@ def noise(
     console.print_notes(cube, quiet)
     unit = minmax_range(cube.data, cube.valid).to_unit(np.where(cube.valid, cube.data, 0))
     unit = np.where(cube.valid, unit, np.float32(0))
-    dirty = chosen.apply(unit, np.random.default_rng(seed))
+    dirty = chosen.apply(unit, np.random.default_rng(seed), affected=affected)
     # Impulses and dead columns are 0, which may be the nodata value: NaN cannot be mistaken.
     gaps = np.float32(np.nan)
     seen = cube.valid & dirty.valid
