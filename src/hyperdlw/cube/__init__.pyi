@@ -1,11 +1,12 @@
 from .cubes import Cube as Cube
 from .cubes import Metadata as Metadata
 from .cubes import NamedArray as NamedArray
-from .cubes import make_cube as make_cube
 from .encoding import AXES as AXES
 from .encoding import Encoding as Encoding
 from .encoding import decode as decode
 from .encoding import encode as encode
+from .given import Given as Given
+from .given import make_cube as make_cube
 from .ranges import BandRange as BandRange
 from .ranges import minmax_range as minmax_range
 from .ranges import robust_range as robust_range

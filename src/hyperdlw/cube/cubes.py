@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -95,13 +95,17 @@ class Cube:
         """Make a cube from an array; NaN, Inf and ``nodata`` voxels become invalid.
 
         Args:
-            array: three axes in the order ``axes``; two axes are read as one band.
+            array: three axes in the order ``axes``; two axes are read as one band. What a masked
+                array masks is not valid.
             axes: arrangement of "b", "r", "c".
             valid: extra mask in the order ``axes`` (True = measured).
 
         >>> Cube.from_array([[[1.0, 2.0]]]).shape
         (1, 1, 2)
         """
+        if isinstance(array, np.ma.MaskedArray):
+            free = ~np.ma.getmaskarray(array)
+            valid = free if valid is None else free & np.asarray(valid, bool)
         stored = np.asarray(array)
         if stored.dtype.kind not in "buif":
             raise BadInput(f"a cube holds real numbers; this array is of type {stored.dtype}")
@@ -140,24 +144,28 @@ class Cube:
         return np.ascontiguousarray(out.transpose(back)), clipped
 
     @classmethod
-    def from_xarray(cls, array: NamedArray) -> Cube:
+    def from_xarray(cls, array: NamedArray, axes: str | None = None) -> Cube:
         """A cube from an array with named axes: three, or two and no band axis.
 
         The band axis is one of ``SPECTRAL``; the other two are row and column in their order.
         Wavelengths come from a coordinate along it that is called so too (attribute ``units``; nm or
-        um by size if there is none), nodata from the attributes ``FILL``.
+        um by size if there is none), nodata from the attributes ``FILL``. ``axes`` says the order
+        where the names do not.
         """
         dims = [str(d) for d in array.dims]
         named = [i for i, d in enumerate(dims) if d.lower() in SPECTRAL]
+        if axes is not None and len(dims) == 3:
+            named = [Encoding(axes=axes).axes.index("b")]
         if len(dims) not in (2, 3) or (len(dims) == 3 and len(named) != 1):
             raise BadInput(
                 f"the axes are {', '.join(dims) or 'none'}, and one of three must be called "
-                f"{', '.join(SPECTRAL[:-1])} or {SPECTRAL[-1]}; rename the band axis"
+                f"{', '.join(SPECTRAL[:-1])} or {SPECTRAL[-1]}; rename the band axis, or "
+                "give axes='rcb' or another order"
             )
         if len(dims) == 2 and named:
             raise BadInput(f"the axes are {', '.join(dims)}; a cube has two more beside the bands")
         at = named[0] if named else 0
-        order = "rc"[:at] + "b" + "rc"[at:]
+        order = axes or "rc"[:at] + "b" + "rc"[at:]
         notes: list[str] = []
         wavelengths = None
         for name, coordinate in array.coords.items() if named else ():
@@ -187,6 +195,14 @@ class Cube:
         stored, _ = self.to_array()
         return array.copy(data=stored.reshape(array.shape))
 
+    def to_given(self) -> object:
+        """The cube in the form that :func:`make_cube` got: an array, a tensor, ... of the same type."""
+        stored, _ = self.to_array()
+        back: Callable[[NDArray[np.generic], NDArray[np.bool_]], object] | None
+        back = self.metadata.get("given")
+        order = tuple(AXES.index(a) for a in self.encoding.axes)
+        return stored if back is None else back(stored, self.valid.transpose(order))
+
     @property
     def shape(self) -> tuple[int, int, int]:
         """(bands, rows, columns)."""
@@ -202,10 +218,3 @@ class Cube:
         if data.shape != self.data.shape:
             raise BadInput(f"new data has shape {data.shape}, the cube {self.data.shape}")
         return replace(self, data=np.ascontiguousarray(data, dtype=np.float32))
-
-
-def make_cube(given: Cube | NamedArray | ArrayLike) -> Cube:
-    """A cube from what a user has: a cube, an array with named axes, or (band, row, col)."""
-    if isinstance(given, Cube):
-        return given
-    return Cube.from_xarray(given) if isinstance(given, NamedArray) else Cube.from_array(given)

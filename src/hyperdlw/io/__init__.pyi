@@ -10,6 +10,7 @@ from .files import open_cube as open_cube
 from .files import open_reader as open_reader
 from .files import open_writer as open_writer
 from .files import save_cube as save_cube
+from .files import take_cube as take_cube
 from .formats import FORMATS as FORMATS
 from .formats import Format as Format
 from .formats import find_by_ending as find_by_ending

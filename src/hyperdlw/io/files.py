@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..cube import AXES, Cube, Encoding
-from ..errors import DlwError
+from ..cube import AXES, Cube, Encoding, Given, make_cube
+from ..errors import BadInput, DlwError
 from .checks import check_disk, count_bytes
 from .formats import Format, check_fits, choose_format, find_format
 from .metadata import list_items, list_neighbours
@@ -50,6 +50,18 @@ def open_cube(
     """
     with open_reader(path, key=key, axes=axes, nodata=nodata) as source:
         return source.read_cube()
+
+
+def take_cube(
+    given: Given | str | os.PathLike[str], axes: str | None = None, key: str | None = None
+) -> Cube:
+    """The cube of a file, or of what :func:`hyperdlw.cube.make_cube` takes."""
+    if isinstance(given, str | os.PathLike):
+        return open_cube(given, axes=axes, key=key)
+    if given is None or isinstance(given, bytes | dict | set):
+        what = f"cannot be made of {type(given).__name__}"
+        raise BadInput(f"a cube {what}; give a path, an array, a tensor or a DataArray")
+    return make_cube(given, axes)
 
 
 def open_reader(

@@ -152,6 +152,12 @@ class Result:
         return save_cube(self.cube, path, overwrite=overwrite)
 
     @property
+    def restored(self) -> object:
+        """The restored cube in the form the noisy one was given in: an array like it, a masked array,
+        a tensor on its device, a DataArray, a Dataset; or a :class:`Cube`."""
+        return self.cube.to_given() if "given" in self.cube.metadata else self.cube
+
+    @property
     def data_array(self) -> NamedArray:
         """The restored cube as an array with named axes, if the noisy one was (xarray)."""
         return self.cube.to_xarray()

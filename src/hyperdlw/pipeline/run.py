@@ -11,17 +11,18 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from os import PathLike
 from os.path import isfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol, TypeVar, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .. import io, models
-from ..cube import Cube, make_cube
+from ..cube import Cube, Given
 from ..errors import BadOption
 from ..models import DenoiserSpec
 from ..solver import Schedule, State
@@ -82,8 +83,9 @@ def run_way(way: InMemory | InStrips, options: Options, plan: Plan, strict: bool
 
 
 def denoise(
-    cube: Cube | ArrayLike,
+    cube: Given | str | PathLike[str],
     *,
+    axes: str | None = None,
     model: str = DEFAULT_MODEL,
     weights: Spec = DEFAULT,
     strength: Strength = 1.0,
@@ -107,8 +109,10 @@ def denoise(
     scaling is undone.
 
     Args:
-        cube: a :class:`Cube`, an array (band, row, col), or an array with named axes such as an
-            xarray.DataArray (then ``result.data_array`` is one too).
+        cube: a :class:`Cube`, the path of a file, an array (band, row, col), a masked array, a torch
+            tensor of any device, or an xarray.DataArray or Dataset; ``result.restored`` is of the
+            same kind.
+        axes: the order of the axes where it is another one, such as "rcb" (row, col, band).
         model: name of a registered model (``hyperdlw models``, "lrtfdfr" unless given), or of a
             published method, which takes no weights, strength or schedule.
         weights: where the weights come from: a network ("N+T+TS" unless given), "uniform", "precision",
@@ -144,7 +148,7 @@ def denoise(
     >>> float(result.cube.data.std()) < 0.05
     True
     """
-    noisy = make_cube(cube)
+    noisy = io.take_cube(cube, axes)
     options = check_options(
         model=model,
         weights=weights,
@@ -272,14 +276,15 @@ def follow_advice(options: Options, reader: io.CubeReader) -> Options:
 
 
 def predict_weights(
-    cube: Cube | ArrayLike,
+    cube: Given | str | PathLike[str],
     weights: Spec = DEFAULT,
     *,
+    axes: str | None = None,
     range: Range = "auto",
     truth: Truth | None = None,
 ) -> NDArray[np.float32]:
     """The weight map w of a cube alone (0 on invalid voxels and unused bands), shape of the cube."""
-    noisy = make_cube(cube)
+    noisy = io.take_cube(cube, axes)
     ready = prepare_cube(noisy, range)
     source = resolve(weights, truth).on_bands(ready.use)
     if source.rounds > 1:
