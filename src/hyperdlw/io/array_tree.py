@@ -11,7 +11,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,15 @@ from ..cube import AXES, Encoding
 from ..errors import BadFile
 from .cf import OWN, read_place
 from .checks import is_real
+from .joined import find_pair, join_readers
 from .metadata import fit_metadata, parse_metadata, simplify_value
 from .named_arrays import Variable, choose_variable, insert_band
 from .reader import CubeReader, FileFacts, ReadOptions, ReadWindow, Stored, build_reader
 from .spectrum import CENTRES, GOOD, WIDTHS, speaks_of
 
 SPECTRAL_DIMENSION = re.compile(r"band|wavelength|^wl|spectral|channel|lambda|^lam$")
+AUXILIARY = re.compile(r"uncert|(^|_)err(or)?(_|$)|mask|flag|quality")
+"""Names of arrays about the cube that are as large as it."""
 LONGEST = 100_000
 """Entries of a believable list of wavelengths."""
 SMALL = 0.1
@@ -84,7 +87,9 @@ def choose_array(tree: Tree, key: str | None, notes: list[str]) -> str:
         ends = [n for n in variables if n.endswith("/" + name)]
         name = ends[0] if name not in variables and len(ends) == 1 else name
         return choose_variable(tree.path, variables, name)
-    found = {name: v for name, v in variables.items() if v.is_candidate}
+    every = {name: v for name, v in variables.items() if v.is_candidate}
+    found = {n: v for n, v in every.items() if not AUXILIARY.search(n.rpartition("/")[2].lower())}
+    found = found or every
     if "cube" in found or not found:
         return choose_variable(tree.path, variables, None)
     largest = max(math.prod(v.shape) for v in found.values())
@@ -177,6 +182,10 @@ def open_tree(
     tree: Tree, window: Callable[[str, str], ReadWindow], format: str, options: ReadOptions
 ) -> CubeReader:
     """Open the cube of a tree; ``window`` makes the window function of an array (name, axes)."""
+    pair = find_pair(tree.nodes, options.key)
+    if pair is not None:
+        parts = (replace(options, key=key) for key in pair)
+        return join_readers(*(open_tree(tree, window, format, part) for part in parts))
     notes: list[str] = []
     name = choose_array(tree, options.key, notes)
     node = tree.nodes[name]

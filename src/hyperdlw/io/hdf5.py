@@ -16,6 +16,7 @@ from .array_tree import Node, Tree, check_count, open_tree
 from .cf import BARE, write_dimensions
 from .checks import check_promise, count_bytes, explain_errors
 from .formats import FLOATS, INTEGERS, KeyedFormat
+from .joined import fill_both
 from .metadata import list_scale
 from .named_arrays import Variable
 from .pictures import fit_nodata
@@ -60,8 +61,8 @@ class Hdf5(KeyedFormat):
                 return slice_windows(path, file[name], order)
 
             made = open_tree(tree, window, self.name, options)
-            item = file[made.encoding.key]
-            made.stored_bytes = item.id.get_storage_size()
+            item, *rest = (file[key] for key in split_key(made))
+            made.stored_bytes = sum(i.id.get_storage_size() for i in (item, *rest))
             packing = {k: getattr(item, k) for k in ("compression", "compression_opts", "shuffle")}
             if packing["compression"] in ("gzip", "lzf"):
                 made.metadata = {**made.metadata, "hdf5_layout": packing}
@@ -99,17 +100,29 @@ class Hdf5(KeyedFormat):
     def open_copy(
         self, path: Path, original: Path, like: Described, encoding: Encoding
     ) -> AbstractContextManager[WriteWindow]:
-        return fill_copy(path, original, encoding.key or "cube", encoding.axes)
+        return fill_copy(path, original, encoding.key or "", encoding.axes, like)
 
 
 @contextmanager
-def fill_copy(path: Path, original: Path, name: str, axes: str) -> Iterator[WriteWindow]:
-    """A copy of a file; windows go into its array ``name``, whose chunks and filters stay."""
+def fill_copy(
+    path: Path, original: Path, key: str, axes: str, like: Described
+) -> Iterator[WriteWindow]:
+    """A copy of a file; windows go into its array ``key``, whose chunks and filters stay."""
     import h5py
 
     shutil.copyfile(original, path)
     with open(path, "rb+") as raw, h5py.File(raw, "r+", rdcc_nbytes=CACHE) as file:
-        yield fill_windows(file[name], axes)
+        joined = like.metadata.get("joined")
+        if joined is None:
+            yield fill_windows(file[key], axes)
+        else:
+            yield fill_both(lambda name: fill_windows(file[name], axes), key, joined)
+
+
+def split_key(like: Described) -> list[str]:
+    """The arrays that hold the cube."""
+    key = like.encoding.key or ""
+    return key.split("+") if "joined" in like.metadata else [key]
 
 
 @contextmanager

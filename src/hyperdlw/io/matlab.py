@@ -124,7 +124,7 @@ class Mat73(KeyedFormat):
     def open_copy(
         self, path: Path, original: Path, like: Described, encoding: Encoding
     ) -> AbstractContextManager[WriteWindow]:
-        return fill_copy(path, original, encoding.key or "cube", encoding.axes[::-1])
+        return fill_copy(path, original, encoding.key or "", encoding.axes[::-1], like)
 
 
 # --- versions 5 to 7

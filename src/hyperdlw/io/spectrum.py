@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -65,7 +66,7 @@ def read_band_names(names: Sequence[str | None]) -> Spectrum | None:
     texts = [(name or "").strip() for name in names]
     if len(texts) > 1 and all(map(_is_number, texts)):
         values = [float(text) for text in texts]
-        rising = all(a < b for a, b in zip(values, values[1:], strict=False))
+        rising = all(a < b for a, b in pairwise(values))
         if rising and values[0] >= 200 and values[-1] <= 20_000:
             return Spectrum(texts, "nm", where="the names of the bands")
     return None

@@ -19,6 +19,7 @@ from .array_tree import Node, Tree, check_count, open_tree
 from .checks import check_promise, count_bytes, explain_errors
 from .formats import FLOATS, INTEGERS, KeyedFormat
 from .hdf5 import fill_windows, slice_windows
+from .joined import fill_both
 from .metadata import list_neighbours, list_scale
 from .named_arrays import Variable
 from .reader import CubeReader, Described, Index, ReadOptions, ReadWindow, Stored
@@ -107,7 +108,11 @@ class Zarr(KeyedFormat):
         self, path: Path, original: Path, like: Described, encoding: Encoding
     ) -> Iterator[WriteWindow]:
         shutil.copytree(original, path, dirs_exist_ok=True)
-        yield StoreWriter(path, encoding.key or "cube", encoding.axes)
+        key, joined = encoding.key or "", like.metadata.get("joined")
+        if joined is None:
+            yield StoreWriter(path, key, encoding.axes)
+        else:
+            yield fill_both(lambda name: StoreWriter(path, name, encoding.axes), key, joined)
 
 
 def import_zarr() -> Any:
