@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 import table
 import torch
-from lrtfdfr_published import run as run_lrtfdfr
-from mnf import run as run_mnf
 from plain import restore
 
 from hyperdlw.pipeline.limits import fit_limits
@@ -96,16 +94,6 @@ def test_level_is_that_of_the_noise(scene):
         d = find_noise(noise).apply(scene, np.random.default_rng(0))
         found = noise_level.estimate_noise(torch.from_numpy(d.y), ok).level
         assert float(found.median()) == pytest.approx(truth, rel=0.15)
-
-
-def test_rivals_of_the_study(scene):
-    d = find_noise("mild").apply(scene, np.random.default_rng(0))
-    assert psnr(run_mnf(torch.from_numpy(d.y)).numpy(), scene) > psnr(d.y, scene) + 2
-    # A dark scene, which the published penalty smooths to its band means.
-    dark = (scene**6)[:, :48, :48].copy()
-    x = run_lrtfdfr(torch.from_numpy(dark)).numpy()
-    flat = np.broadcast_to(dark.mean((1, 2), keepdims=True), dark.shape)
-    assert psnr(x, dark) > psnr(flat, dark) + 3
 
 
 def test_table_has_a_row(capsys, monkeypatch):

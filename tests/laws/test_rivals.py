@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +23,10 @@ from hyperdlw.networks.dlwnet import DLWnet3d
 from hyperdlw.networks.hsidcnn import HSIDCNN
 from hyperdlw.networks.hsidenet import HSIDeNet
 from hyperdlw.pipeline.run import denoise
-from hyperdlw.solver import Problem, solve
-from hyperdlw.testbed import scenes
+from hyperdlw.solver import Model, Problem, solve
+from hyperdlw.testbed import SceneChoice, find_noise, load_scenes, psnr, scenes
 
-FORMULAS = ("lrmr", "nmog", "hyres", "fasthymix")
+FORMULAS = ("lrmr", "nmog", "hyres", "fasthymix", "mnf")
 SHIPPED = (
     *FORMULAS,
     *(["hsid-cnn"] if (store.SHIPPED_RIVALS / "hsid-cnn.safetensors").exists() else []),
@@ -132,7 +133,10 @@ def test_rank_is_kept(name: str) -> None:
     x = restore(name, y, rank=2)
     if name == "lrmr":  # overlapping patches of rank 2 add up to more; here there is one
         x = restore(name, y[:, :20, :20], rank=2)
-    values = torch.linalg.svdvals(x.flatten(1).double())
+    flat = x.flatten(1).double()
+    if name == "mnf":  # its components have no mean
+        flat = flat - flat.mean(1, keepdim=True)
+    values = torch.linalg.svdvals(flat)
     assert float(values[2]) < 1e-4 * float(values[0])
     for bad in (0, -1, 10):
         with pytest.raises(BadOption, match="rank"):
@@ -294,3 +298,31 @@ def test_the_benchmark_runs_rivals(tmp_path: Path) -> None:
     assert by_model["hyres"]["parameters"] == 0
     assert by_model["hyres"]["seconds"] >= 0
     assert "train-rival" in by_model["hsi-denet"]["skipped"]
+
+
+def test_mnf_keeps_what_stands_above_the_noise() -> None:
+    clean = load_scenes(None, SceneChoice(("made:1",), crop=64))[0]["made:1"]
+    noisy = find_noise("mild").apply(clean, np.random.default_rng(0)).y
+    x = restore("mnf", torch.from_numpy(noisy)).numpy()
+    assert psnr(clean, x) > psnr(clean, noisy) + 2
+    with pytest.raises(BadInput, match="two rows"):
+        restore("mnf", torch.zeros(3, 1, 9))
+
+
+def test_the_published_lrtfdfr_is_a_fair_rival_on_dark_scenes() -> None:
+    """Its penalty smoothed a dark scene to the means of its bands; others are as they were, to the digit."""
+    made = [scenes.synthetic(31, 48, 48, rng=np.random.default_rng(k)).data for k in (0, 1)]
+    y, dark = map(torch.from_numpy, made)
+    model = build_model("lrtfdfr", y.shape, original=True)
+    plain = replace(model, again=None)
+
+    def run(m: Model, image: Tensor) -> Tensor:
+        return solve(Problem(m, image, torch.ones_like(image))).x
+
+    assert torch.equal(run(model, y), run(plain, y))
+    flat = dark.mean((1, 2), keepdim=True).expand_as(dark)
+    wiped, kept, means = (
+        psnr(dark.numpy(), x.numpy()) for x in (run(plain, dark), run(model, dark), flat)
+    )
+    assert wiped < means + 1
+    assert kept > means + 3

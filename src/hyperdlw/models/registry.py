@@ -26,7 +26,7 @@ from ..solver import Model, Problem, Schedule, Solution, State, Watch
 from . import ctv, dip, e3dtv, lrtfdfr, lrtv, nn, pnp, svtv, tv, tvs
 from .denoisers import DenoiserSpec, find_network, resolve_denoiser, resolve_plane_denoiser
 from .presets import PRESETS
-from .published import fasthymix, hyres, lrmr, nmog
+from .published import fasthymix, hyres, lrmr, mnf, nmog
 
 Build = Callable[..., Model]
 """(band, row, col) and a strength (1 = the published setting, larger = smoother) -> Model.
@@ -190,6 +190,7 @@ REGISTRY: Registry[ModelEntry] = Registry(
         "nmog": nmog,
         "hyres": hyres,
         "fasthymix": fasthymix,
+        "mnf": mnf,
         **{name: TrainedNetwork(name) for name in files.RIVALS},
     },
     _make_entry,
@@ -201,7 +202,7 @@ def list_models(kind: Kind | None = None) -> dict[str, ModelEntry]:
     """Every entry by name, or those of one kind.
 
     >>> list(list_models("published"))
-    ['lrmr', 'nmog', 'hyres', 'fasthymix', 'hsid-cnn', 'hsi-denet']
+    ['lrmr', 'nmog', 'hyres', 'fasthymix', 'mnf', 'hsid-cnn', 'hsi-denet']
     """
     return {name: e for name, e in REGISTRY.items() if kind in (None, e.kind)}
 

@@ -119,7 +119,9 @@ def solve(
         return problem.model.method(problem, schedule, watch)
     if backward == "none":
         with torch.no_grad():
-            return run(problem, schedule, state, watch)
+            found = run(problem, schedule, state, watch)
+        other = problem.model.again and problem.model.again(problem, found.x)
+        return solve(replace(problem, model=other), schedule, watch=watch) if other else found
     if backward == "unroll":
         return run(problem, schedule, state, watch)
     if backward == "checkpoint":

@@ -87,6 +87,8 @@ class Model:
         selects: whether it answers noise in jumps (a logarithmic penalty that keeps or drops edges).
         method: another way to the solution, for what is not of this form (a deep image prior); it
             gets the problem, the schedule and ``watch``.
+        again: (problem, its solution x) -> the model to solve with instead, where x is no solution,
+            or None; for images in memory and without gradients.
     """
 
     terms: tuple[Term, ...]
@@ -98,6 +100,7 @@ class Model:
     rank: int | None = None
     selects: bool = False
     method: Callable[[Problem, Schedule, Watch | None], Solution] | None = None
+    again: Callable[[Problem, Tensor], Model | None] | None = None
 
 
 @dataclass(frozen=True)

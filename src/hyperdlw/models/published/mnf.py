@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hyperdlw.errors import BadInput
+from ...errors import BadInput
 
 LEAST = 1.25
 """Variance over noise variance from which a component is kept; pure noise has 1."""
