@@ -3,7 +3,8 @@
 Texture is not noise: it is shared by the bands and by neighbouring pixels. So every band is regressed on the
 others (spectral decorrelation), mixed differences of the residual are taken (spatial decorrelation; they
 cancel offsets of columns and rows too), and of the blocks with a similar signal the calmest say what the
-noise is. The regressors bring noise of their own. With coefficients beta it is known exactly,
+noise is, less what does not fall off as white noise does when pixels are averaged. The regressors bring
+noise of their own. With coefficients beta it is known exactly,
 
     variance of residual b  =  s_b^2 + sum_c beta_bc^2 s_c^2 ,
 
@@ -35,6 +36,12 @@ ROUNDS = 8
 KEPT = 0.90
 """Share of the variance of Gaussian noise that the cuts leave (found with white noise)."""
 UNMIX = 10
+UNSURE, SURE = 0.25, 0.5
+"""Share of white noise, in the median over bands, below which it is not believed, and above which it is."""
+REGRESSIONS = 4
+"""Rounds of the regression on other bands."""
+WAVES = 3.0
+"""Variance of texture in means of 2x2 pixels over that in pixels, white noise being 1 (measured: 4 to 5)."""
 BLOCKS = 400
 """Blocks of the sample at most: 25 600 pixels fix a level to better than one per cent."""
 CUT = 4.0
@@ -90,9 +97,10 @@ def noise_of_sample(blocks: Tensor, ok: Tensor) -> NoiseLaw:
     rest, beta = _decorrelated(y, ok)
     # What the others say a voxel is: a clean signal that knows nothing of its own noise.
     signal = (y - rest).clamp_min(0) if bool(beta.any()) else _smoothed(y)
-    law = _fit_law(rest, signal, ok)
+    law, calm = _fit_law(rest, signal, ok)
     mean = _mean_law(law, signal, ok)
-    law = law * (_unmix(mean, beta) / mean.clamp_min(1e-30))[:, None]
+    white = mean * _white_share(rest, ok, calm)
+    law = law * (_unmix(white, beta) / mean.clamp_min(1e-30))[:, None]
     a, b, c = law.float().unbind(1)
     return NoiseLaw(_mean_law(law, signal, ok).sqrt().float(), a, b, c)
 
@@ -161,28 +169,71 @@ def _decorrelated(y: Tensor, ok: Tensor) -> tuple[Tensor, Tensor]:
     """Every band less its regression on the others, and the coefficients (band, band), diagonal 0.
 
     With G the Gram matrix of the centred bands, the residual of band b is (G^-1 y)_b / (G^-1)_bb. It is
-    scaled up by the share of freedom that the coefficients have used.
+    scaled up by the share of freedom that the coefficients have used. Blocks count by the inverse of what
+    they leave: the calm ones, which say what the noise is, decide what the bands have in common.
     """
-    bands = len(y)
-    flat = y.flatten(1)
-    n = flat.shape[1]
-    if bands == 1 or n < 4 * bands:
+    bands, blocks = y.shape[:2]
+    if bands == 1 or blocks * SIDE**2 < 4 * bands:
         return y, y.new_zeros(bands, bands)
-    flat = flat - flat.mean(1, keepdim=True)
-    scale = flat.square().mean(1).sqrt().clamp_min(1e-12)
-    unit = flat / scale[:, None]
-    gram = unit @ unit.T / n + 1e-9 * torch.eye(bands, dtype=y.dtype)
-    inverse = torch.linalg.inv(gram)
-    operator = inverse / inverse.diagonal()[:, None]
-    rest = (operator @ unit) * scale[:, None] * math.sqrt(n / (n - bands))
-    beta = -operator * scale[:, None] / scale[None, :]
+    trust = y.new_ones(blocks)
+    for _ in range(REGRESSIONS):
+        mean = torch.einsum("bnij,n->b", y, trust) / (SIDE**2 * trust.sum())
+        centred = y - mean[:, None, None, None]
+        flat = (centred * trust.sqrt()[:, None, None]).flatten(1)
+        scale = flat.square().sum(1).sqrt().clamp_min(1e-12)
+        gram = flat @ flat.T / (scale[:, None] * scale)
+        inverse = torch.linalg.inv(gram + 1e-9 * torch.eye(bands, dtype=y.dtype))
+        operator = inverse / inverse.diagonal()[:, None] * (scale[:, None] / scale)
+        rest = (operator @ centred.flatten(1)).view_as(y)
+        left = _mixed(rest).square().mean((2, 3))
+        left = left / left.median(1, keepdim=True).values.clamp_min(1e-300)
+        used = bands / float(SIDE**2 * trust.sum().square() / trust.square().sum())
+        trust = left.mean(0).clamp_min(0.3).reciprocal()
+    beta = -operator
     beta.fill_diagonal_(0.0)
-    return rest.view_as(y), beta
+    return rest / math.sqrt(1 - min(0.5, used)), beta
 
 
-def _mixed(v: Tensor) -> Tensor:
-    """v_ij - v_i+1,j - v_i,j+1 + v_i+1,j+1 inside blocks."""
-    return v[..., :-1, :-1] - v[..., 1:, :-1] - v[..., :-1, 1:] + v[..., 1:, 1:]
+def _white_share(rest: Tensor, ok: Tensor, calm: Tensor) -> Tensor:
+    """The share (band,) of the variance of calm blocks that is white noise; the rest is texture.
+
+    Means of 2x2 pixels have a quarter of the variance of white noise, but all of the texture: with r the
+    variance of mixed differences of means over that of pixels, white noise being 1, the share of noise is
+    (WAVES - r) / (WAVES - 1). The factor is what texture has; it is chosen rather low, so is the noise.
+    Where texture has most of it in most bands, nothing is left: then no band can tell the two apart.
+    """
+    mean = torch.stack(_corners(rest)).mean(0)
+    seen = _all_corners(ok)
+    pairs = ((_mixed(rest), _all_corners(ok), 1), (_mixed(mean, 2), _all_corners(seen, 2), 4))
+    found = []
+    for d, m, factor in pairs:
+        count = m.flatten(2).sum(2)
+        v = factor * (d.square() * m).flatten(2).sum(2) / count.clamp_min(1)
+        found.append((v, count >= 8))
+    use = calm & found[0][1] & found[1][1]
+    fine, wide = (find_medians(v, use) for v, _ in found)
+    r = torch.where(fine > 0, wide / fine, 1.0)
+    share = ((WAVES - r) / (WAVES - 1)).clamp(0.0, 1.0)
+    most = share.median()
+    fade = ((most - UNSURE) / (SURE - UNSURE)).clamp(0.0, 1.0)
+    return torch.minimum(torch.maximum(share, most / 1.5), most * 1.15) * fade
+
+
+def _corners(v: Tensor, step: int = 1) -> list[Tensor]:
+    """The four pixels of every square of side ``step`` inside blocks."""
+    n = v.shape[-1] - step
+    return [v[..., i : i + n, j : j + n] for i in (0, step) for j in (0, step)]
+
+
+def _all_corners(ok: Tensor, step: int = 1) -> Tensor:
+    """True where all four pixels of a square are."""
+    return torch.stack(_corners(ok, step)).all(0)
+
+
+def _mixed(v: Tensor, step: int = 1) -> Tensor:
+    """v_ij - v_i+1,j - v_i,j+1 + v_i+1,j+1 inside blocks, for pixels ``step`` apart."""
+    a, b, c, d = _corners(v, step)
+    return a - b - c + d
 
 
 def _calm_blocks(square: Tensor, known: Tensor, signal: Tensor, shared: bool) -> Tensor:
@@ -228,17 +279,16 @@ def _unmix(total: Tensor, beta: Tensor) -> Tensor:
     return s
 
 
-def _fit_law(rest: Tensor, signal: Tensor, ok: Tensor) -> Tensor:
-    """Coefficients (band, 3) >= 0 of the law of residuals, from the mixed differences of calm blocks.
+def _fit_law(rest: Tensor, signal: Tensor, ok: Tensor) -> tuple[Tensor, Tensor]:
+    """Coefficients (band, 3) >= 0 of the law of residuals, and the calm blocks (band, block) it is from.
 
     In turn: the calm blocks under the law, and the law by least squares of d^2 / 4 on the powers of the
     signal, weighted by 1 / law^2; differences beyond three standard deviations are left out.
     """
     d = _mixed(rest)
-    m = ok[..., :-1, :-1] & ok[..., 1:, :-1] & ok[..., :-1, 1:] & ok[..., 1:, 1:]
+    m = _all_corners(ok)
     known = m.flatten(2).sum(2) >= 8
-    corners = [signal[..., i : i + SIDE - 1, j : j + SIDE - 1] for i in (0, 1) for j in (0, 1)]
-    powers = torch.stack([_powers(c) for c in corners]).mean(0)
+    powers = torch.stack([_powers(c) for c in _corners(signal)]).mean(0)
     mean = find_medians(signal.flatten(2), ok.flatten(2))
     scale = find_medians(d.abs().flatten(1), m.flatten(1)) / (2 * 0.6745)
     scale = torch.where(scale > 0, scale, 1e-12).square()
@@ -251,14 +301,14 @@ def _fit_law(rest: Tensor, signal: Tensor, ok: Tensor) -> Tensor:
         )
         ratio = d.square() / (4 * now)
         robust = find_medians(ratio.sqrt().flatten(2), m.flatten(2)).square() / 0.6745**2
-        calm = _calm_blocks(robust, known, mean, shared=k >= ROUNDS // 2)[..., None, None]
-        inside = ratio <= 9 * torch.where(calm, robust[..., None, None], 0.0).clamp_max(2.0)
-        use = (m & calm & inside).double() / now.square()
+        calm = _calm_blocks(robust, known, mean, shared=k >= ROUNDS // 2)
+        inside = ratio <= 9 * torch.where(calm, robust, 0.0).clamp_max(2.0)[..., None, None]
+        use = (m & calm[..., None, None] & inside).double() / now.square()
         flat = powers.flatten(1, 3)
         gram = (use.flatten(1)[:, None, :] * flat.mT) @ flat
         pull = (flat * (use * d.square() / 4).flatten(1).unsqueeze(2)).sum(1) / KEPT
         law = _least_squares(gram, pull, law)
-    return law
+    return law, calm
 
 
 def _least_squares(gram: Tensor, pull: Tensor, old: Tensor) -> Tensor:
