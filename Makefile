@@ -1,55 +1,89 @@
-# Every target makes its own environment when needed; nothing is done twice.
+# Every target makes the environment it needs, and nothing is done twice: one stamp for each purpose.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
-DOCS   := $(VENV)/.installed-docs
+PIP    := $(BIN)/python -m pip install --disable-pip-version-check
 # Two cores: one torch thread per test process.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+# On Linux, torch from PyPI brings gigabytes of GPU packages; this build brings none.
+TORCH  := $(shell sed -n 's/^torch==//p' constraints.txt)
+WHEELS := https://download.pytorch.org/whl/cpu
 
-.PHONY: demo test test-slow fuzz lint format docs figures bench clean
+EXTRA_demo := demo
+EXTRA_test := test
+EXTRA_lint := lint
+EXTRA_docs := docs
 
-$(STAMP): pyproject.toml constraints.txt
+.PHONY: demo test test-slow fuzz lint format docs figures bench lock clean
+.SECONDARY:
+
+# The run time: the package and what it needs. A torch that is there is kept. LOCKED=1 installs what
+# requirements.lock names, for all purposes (Python 3.11 on Linux).
+$(VENV)/.run: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hyperdlw needs Python 3.11 or newer: make PYTHON=python3.12")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench,test,lint]"
+	@echo "installing the run time into $(VENV): about 200 MB to fetch, 1 to 3 minutes"
+	@$(BIN)/python -c 'import torch' 2>/dev/null || test "$$(uname -s)" != Linux \
+	  || $(PIP) --constraint constraints.txt "torch==$(TORCH)+cpu" 2>/dev/null \
+	  || $(PIP) --constraint constraints.txt --index-url $(WHEELS) "torch==$(TORCH)+cpu" \
+	  || echo "no CPU build of torch was found: the one that follows has gigabytes of GPU packages"
+ifdef LOCKED
+	$(PIP) --require-hashes --requirement requirements.lock
+	$(PIP) --no-deps --no-build-isolation --editable .
+else
+	$(PIP) --constraint constraints.txt --editable .
+endif
+	@touch $@ $(if $(LOCKED),$(foreach what,demo test lint docs,$(VENV)/.$(what)))
+
+# What a purpose needs beside it.
+$(VENV)/.%: $(VENV)/.run
+	$(PIP) --quiet --constraint constraints.txt --editable ".[$(EXTRA_$*)]"
 	@touch $@
 
-$(DOCS): $(STAMP)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"
-	@touch $@
-
-demo: $(STAMP)
+demo: $(VENV)/.demo
 	$(BIN)/hyperdlw demo --out out
+	$(BIN)/hyperdlw demo --real --out out
 
-test: $(STAMP)
+test: $(VENV)/.test
 	$(PYTEST) -n 2
 
-test-slow: $(STAMP)
+test-slow: $(VENV)/.test
 	$(PYTEST) -m slow
 
-fuzz: $(STAMP)
+fuzz: $(VENV)/.test
 	HYPERDLW_FUZZ=2000 $(PYTEST) -n 2 tests/fuzz tests/io/test_faults.py
 
-lint: $(STAMP)
+lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/repo-review . --show err
 
-format: $(STAMP)
+format: $(VENV)/.lint
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 # The site in build/site; any warning is an error.
-docs: $(DOCS)
+docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "open build/site/index.html"
 
 # The pictures of the documentation.
-figures: $(STAMP)
+figures: $(VENV)/.run
 	OMP_NUM_THREADS=1 $(BIN)/python docs/_tools/figures.py
 
-bench: $(STAMP)
+bench: $(VENV)/.run
 	$(BIN)/python benchmarks/core.py
+
+# What continuous integration installs (LOCKED=1), with a hash for every file. torch is not in it:
+# its CPU build has other hashes than the one of PyPI.
+lock: $(VENV)/.run
+	$(PIP) --quiet uv
+	sed 's/^torch==.*/&+cpu/' constraints.txt > $(VENV)/constraints.txt
+	printf 'hatchling\neditables\n' | $(BIN)/uv pip compile pyproject.toml - --all-extras \
+	  --constraint $(VENV)/constraints.txt --find-links "$${PIP_FIND_LINKS:-$(WHEELS)}" \
+	  --python $(BIN)/python --generate-hashes --no-emit-package torch --no-emit-package hyperdlw \
+	  --no-header --no-annotate --no-emit-find-links --quiet --output-file requirements.lock
 
 clean:
 	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis

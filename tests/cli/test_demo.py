@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from io import StringIO
 from pathlib import Path
 
@@ -9,9 +11,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from hyperdlw import io
-from hyperdlw.bench import demo
-from hyperdlw.errors import MissingDependency
+from hyperdlw import Cube, io
+from hyperdlw.app.cli import main as cli
+from hyperdlw.bench import demo, real_demo
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +47,44 @@ def test_spots_differ(small):
     assert a != b
 
 
-def test_missing_matplotlib(tmp_path, monkeypatch):
-    import sys
+def test_real_cube(tmp_path: Path, monkeypatch):
+    """Noise falls most in the noisiest bands, and the page, both cubes and the sentences are there."""
+    clean = demo.scenes.synthetic(12, 32, 40, rng=np.random.default_rng(0))
+    level = np.linspace(0.01, 0.2, 12)[:, None, None]
+    noisy = clean.data + level * np.random.default_rng(1).normal(size=clean.shape)
+    counts = Cube.from_array((1000 + 4000 * noisy).round(), wavelengths=clean.wavelengths)
+    monkeypatch.setattr(real_demo, "indian_pines", lambda: (counts, None))
+    console = Console(width=200, record=True, file=StringIO())
+    page = io.open_cube(real_demo.run_real(tmp_path / "new", console))
+    assert page.shape[1:] == (1320, 1200)
+    text = console.export_text()
+    assert "was it noise?" in text
+    assert "next, with a file of your own: hyperdlw info YOUR_FILE" in text
+    seen = real_demo.Comparison(counts, io.open_cube(tmp_path / "new" / "pines-clean.hdr"))
+    assert set(seen.worst) == {9, 10, 11}
+    assert all(seen.noise[1][b] < seen.noise[0][b] / 3 for b in seen.worst)
 
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingDependency, match="pip install"):
-        demo.run(tmp_path / "x", Console(quiet=True))
-    assert not (tmp_path / "x").exists()
+
+def test_path_of_a_newcomer(tmp_path: Path, capsys, monkeypatch):
+    """From the demo to a cleaned file and its audit: every command is printed by the one before."""
+    small = demo.scenes.synthetic(6, 24, 28, rng=np.random.default_rng(0))
+    noisy = demo.noise.case(5, small.data, np.random.default_rng(1)).y
+    io.save_cube(small.with_data(noisy), tmp_path / "own file.hdr")
+    demo.print_next(Console(width=200))
+    commands = []
+    for _ in range(4):
+        monkeypatch.setattr(
+            cli.console, "out", Console(force_terminal=True, soft_wrap=True, highlight=False)
+        )
+        printed = capsys.readouterr()
+        found = re.findall(r"next.*: hyperdlw (.+)", printed.out + printed.err)
+        if not found:
+            break
+        words = [
+            str(tmp_path / "own file.hdr") if w == "YOUR_FILE" else w
+            for w in shlex.split(found[-1])
+        ]
+        commands.append(words[0])
+        assert cli.run(words) == 0
+    assert commands == ["info", "denoise", "audit"]
+    assert (tmp_path / "own file-clean.hdr").exists()

@@ -24,7 +24,7 @@ PAGES = sorted(
 
 NOT_RUN = {
     "CONTRIBUTING.md": 3,
-    "README.md": 4,
+    "README.md": 5,
     "docs/adding.md": 1,
     "docs/guide/large.md": 1,
     "docs/guide/tables.md": 4,

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
-    [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+    [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
     + list((ROOT / "docs").rglob("*.md"))
 )
 WIDEST = 100
@@ -62,3 +62,23 @@ def test_names_to_look_for_are_there(page: str) -> None:
         source = "".join(p.read_text(encoding="utf-8") for p in paths if p.is_file())
         for name in re.findall(r"`([^`]+)`", names):
             assert re.search(rf"\b{name}\b", source), f"{what.strip()}: {name}"
+
+
+def test_citation_has_the_version_and_the_paper() -> None:
+    import hyperdlw
+
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version: {hyperdlw.__version__}\n" in text
+    assert "preferred-citation" in text
+
+
+def test_the_lock_has_what_the_constraints_have() -> None:
+    """Everything but torch, whose CPU build has other hashes; 'make lock' mends it."""
+
+    def read(name: str) -> set[str]:
+        found = re.findall(r"(?m)^([\w.-]+==[^\s;\\]+)", (ROOT / name).read_text(encoding="utf-8"))
+        return {line.lower().replace("_", "-") for line in found}
+
+    wanted = {line for line in read("constraints.txt") if not line.startswith("torch==")}
+    assert wanted - read("requirements.lock") == set()
+    assert "--hash=sha256:" in (ROOT / "requirements.lock").read_text(encoding="utf-8")

@@ -95,7 +95,7 @@ def test_picture() -> None:
 @pytest.mark.parametrize(
     ("module", "call", "command"),
     [
-        ("tensorly.datasets", scenes.indian_pines, "pip install tensorly"),
+        ("tensorly.datasets", scenes.indian_pines, r"pip install 'hyperdlw\[demo\]'"),
         ("skimage.data", scenes.picture, "pip install scikit-image"),
     ],
 )

@@ -131,7 +131,7 @@ def pick_table(
     if weights:
         from ..weights import resolve
 
-        further = (Row(w) for w in weights if resolve(w))
+        further = (Row(w) for w in weights if resolve(w) is not None)
         table = replace(table, rows=tuple(dict.fromkeys((*table.rows, *further))))
     if models and table.models:
         from ..models import find_model

@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from ..cube import Cube
 from ..errors import DlwError, MissingDependency
-from ..pipeline import denoise, predict_weights
+from ..pipeline import denoise, draw_png, new_figure, predict_weights
 from .experiment import F32, NO_FILES, Clock, Experiment, Files, Record, Tell, Trial, hash_array
 from .paper import find_paper_value
-from .report import draw_png, new_figure
 from .runner import Method, find_source
 from .tables import MAIN, ORIGINAL, REFERENCE, Row
 

@@ -17,11 +17,20 @@ from ..errors import BadFile
 from ..io import save_cube
 from ..models import defaults
 from ..networks import files as store
-from ..pipeline import HEAT, colour_bands, denoise, heat, predict_weights, pseudo_colour, stretch
+from ..pipeline import (
+    HEAT,
+    colour_bands,
+    denoise,
+    draw_png,
+    heat,
+    new_figure,
+    predict_weights,
+    pseudo_colour,
+    stretch,
+)
 from ..testbed import find_noise, metrics, noise, scenes
 from ..weights import resolve
 from .experiment import F32, write_files
-from .report import draw_png, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -253,7 +262,7 @@ def _bare(ax: Axes, title: str) -> None:
 
 def write_scene(folder: Path, console: Console) -> list[Path]:
     """Write ``noisy.hdr`` and ``clean.hdr`` (ENVI) into ``folder``: something to try things on."""
-    _make_folder(folder)
+    make_folder(folder)
     clean, noisy = make_scene(*SIZE)
     paths = [folder / "noisy.hdr", folder / "clean.hdr"]
     for path, cube in zip(paths, (clean.with_data(noisy.y), clean), strict=True):
@@ -262,7 +271,8 @@ def write_scene(folder: Path, console: Console) -> list[Path]:
     return paths
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """The folder for what is written, or one sentence why not."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -271,10 +281,16 @@ def _make_folder(folder: Path) -> None:
 
 def run(folder: Path, console: Console) -> Path:
     """Compute, print the table, write ``demo.png`` into ``folder`` (made if missing)."""
-    new_figure(1, 1)  # a missing matplotlib is told before the work
-    _make_folder(folder)
+    make_folder(folder)
+    console.print("A made-up scene with every model and weight source; about a minute")
     demo = run_models()
     console.print(make_table(demo))
     (target,) = write_files(folder, {"demo.png": draw_png(draw_page(demo))})
     console.print(f"written: {target}", markup=False)
+    print_next(console)
     return target
+
+
+def print_next(console: Console) -> None:
+    """Where to go from here."""
+    console.print("next, with a file of your own: hyperdlw info YOUR_FILE", markup=False)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..errors import BadOption, unknown_name
 from ..models import build_model, dip
-from ..pipeline import denoise
+from ..pipeline import denoise, draw_png, new_figure
 from ..solver import Model, State
 from ..testbed import find_noise, psnr
 from .experiment import (
@@ -30,7 +30,6 @@ from .experiment import (
     write_rows,
 )
 from .paper import find_paper_value
-from .report import draw_png, new_figure
 from .runner import find_source, hash_network, make_noisy
 from .tables import MAIN, NETWORKS, ORIGINAL, REFERENCE
 

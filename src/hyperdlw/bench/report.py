@@ -11,21 +11,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DlwError, MissingDependency
+from ..errors import DlwError
+from ..pipeline import draw_png, new_figure
 from ..pipeline import pictures as picture
 from ..testbed import find_noise
 from .experiment import F32, NO_FILES, Files, Record, Scene, write_files
 from .paper import BESIDE, write_beside
 from .runner import Restorer, judge_psnr, make_noisy
 from .tables import NETWORKS, ORIGINAL, REFERENCE, SOURCE_MODELS, Row, Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Panel = tuple[str, NDArray[np.generic]]
 """A caption and an RGB image."""
@@ -312,29 +310,6 @@ def write_report(
 
 WIDEST = 6
 """Panels in a line of a table whose rows name their models."""
-
-
-def new_figure(
-    width: float,
-    height: float,
-    dpi: int = 110,
-    layout: Literal["constrained", "tight"] | None = "constrained",
-) -> Figure:
-    """An empty figure, without pyplot: no window system, and no global state left behind."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingDependency(
-            "pictures need matplotlib, which is not installed: pip install 'hyperdlw[bench]'"
-        ) from None
-    return Figure(figsize=(width, height), dpi=dpi, layout=layout, facecolor="white")
-
-
-def draw_png(figure: Figure) -> bytes:
-    """A figure as PNG."""
-    out = io.BytesIO()
-    figure.savefig(out, format="png")
-    return out.getvalue()
 
 
 def draw_table(

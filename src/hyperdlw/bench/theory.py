@@ -13,10 +13,10 @@ import torch
 
 from ..errors import BadFile
 from ..networks import files as store
-from ..pipeline import theory
+from ..pipeline import draw_png, new_figure, theory
 from .experiment import Experiment, Record, Scene, make_scene, read_records
 from .paper import MEAN, find_printed
-from .report import draw_png, list_own_models, new_figure
+from .report import list_own_models
 from .runner import plan_cases, run_cases
 from .tables import NETWORKS, REFERENCE, SIMPLE, Row
 

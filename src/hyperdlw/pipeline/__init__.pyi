@@ -16,7 +16,10 @@ from .options import check_options as check_options
 from .pictures import HEAT as HEAT
 from .pictures import colour_bands as colour_bands
 from .pictures import data_url as data_url
+from .pictures import draw_png as draw_png
 from .pictures import heat as heat
+from .pictures import measure_noise as measure_noise
+from .pictures import new_figure as new_figure
 from .pictures import pseudo_colour as pseudo_colour
 from .pictures import stretch as stretch
 from .plan import Plan as Plan

@@ -19,7 +19,7 @@ from ..io import CubeReader, atomic, to_json
 from ..weights import FLOOR
 from .advice import dead_lines, far_off, striped_lines
 from .job import Job, RestoredStrip
-from .pictures import draw_quicklook, encode_png, heat, load_figure
+from .pictures import draw_quicklook, encode_png, heat
 from .prepare import Range, prepare_cube
 from .report import Report, Result
 
@@ -64,8 +64,6 @@ class Outputs:
         """Refuse outputs that could not be written, before anything is read; ``given``: more inputs."""
         cubes, plain = [target, self.weights, self.flags], [self.report, self.picture]
         io.check_places(cubes, overwrite, source, plain, given)
-        if self.picture is not None:
-            load_figure()
 
     @property
     def cubes(self) -> dict[str, str]:

@@ -75,7 +75,7 @@ def indian_pines() -> tuple[Cube, NDArray[np.int64]]:
         from tensorly.datasets import load_indian_pines
     except ImportError:
         raise MissingDependency(
-            "Indian Pines comes with tensorly, which is not installed: pip install tensorly"
+            "Indian Pines comes with tensorly, which is not installed: pip install 'hyperdlw[demo]'"
         ) from None
     stored = load_indian_pines()
     labels, wavelengths = stored["ticks"]

@@ -169,6 +169,14 @@ def describe_bands(used: int, skipped: Mapping[int, str], cube: Described, most:
     return f"{text} (skipped, from 0: {', '.join(named + more)})"
 
 
+def print_next(*words: object) -> None:
+    """The command that comes next, ready to be copied; a log does without."""
+    import shlex
+
+    if out.is_terminal:
+        out.print(f"next: hyperdlw {shlex.join(map(str, words))}", markup=False)
+
+
 def print_notes(cube: Described, silent: bool) -> None:
     for note in () if silent else cube.metadata.get("notes", ()):
         err.print(f"hyperdlw: note: {note}", markup=False)

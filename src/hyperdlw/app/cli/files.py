@@ -44,6 +44,11 @@ def info(
         },
         line=False,
     )
+    if shape:
+        path = Path(source)
+        # A folder of pictures and formats that cannot be written come out as ENVI.
+        end = path.suffix if path.suffix.lower() in (".hdr", ".tif", ".tiff", ".mat") else ".hdr"
+        console.print_next("denoise", source, path.with_name(f"{path.stem}-clean{end}"))
 
 
 def _nodata(facts: dict[str, Any]) -> str:

@@ -108,6 +108,7 @@ def denoise(
         if lost:
             console.err.print(f"hyperdlw: not kept: {', '.join(lost)}", markup=False)
         console.print_summary(console.list_facts(report, reader, written, save_weights))
+        console.print_next("audit", source, written)
     console.report_shortfall(report, strict, quiet)
 
 
