@@ -5,9 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hyperdlw.bench import auto, catalogue, report, robust
+from hyperdlw.bench import auto, catalogue, everything, figures, report, robust
 from hyperdlw.bench.catalogue import BenchOptions
 from hyperdlw.bench.experiment import Scene
+from hyperdlw.bench.tables import NETWORKS
+from hyperdlw.cube import Cube
 from hyperdlw.errors import BadFile, BadOption, DlwError
 from hyperdlw.testbed import CASES, FIELD_NOISES, NOISES, scenes
 
@@ -73,7 +75,7 @@ def test_everything_in_one_run(tmp_path: Path, monkeypatch) -> None:
             monkeypatch.setitem(catalogue.EXPERIMENTS, name, note)
     monkeypatch.setitem(catalogue.EXPERIMENTS, "pnp", broken)
     with pytest.raises(DlwError, match="not every table was filled: pnp"):
-        catalogue.run_all(BenchOptions(tmp_path, data=tmp_path, remote=tmp_path, quiet=True))
+        everything.run_all(BenchOptions(tmp_path, data=tmp_path, remote=tmp_path, quiet=True))
     text = (tmp_path / "index.md").read_text()
     assert "| colour | left out: needs --photos FOLDER |" in text
     assert "| pnp | failed: no such scene |" in text
@@ -107,19 +109,19 @@ def test_networks_are_compared_in_their_own_models_only() -> None:
 
 
 def test_what_is_left_out_at_the_end_is_said(tmp_path: Path, monkeypatch) -> None:
-    for name in ("classify", "cost"):
+    for name in ("classify", "cost", "real"):
         monkeypatch.setitem(catalogue.EXPERIMENTS, name, lambda asked: None)
-    catalogue.run_all(BenchOptions(tmp_path / "new", quiet=True))
+    everything.run_all(BenchOptions(tmp_path / "new", quiet=True))
     text = (tmp_path / "new" / "index.md").read_text()
     assert "| robust | left out: needs --data FOLDER |" in text
-    assert len(text.splitlines()) == 4 + len(catalogue.ALL_PARTS) + 2
+    assert len(text.splitlines()) == 4 + len(everything.ALL_PARTS) + 2
     assert text.splitlines()[-1].startswith("Made by hyperdlw ")
 
 
 def test_all_fills_a_table(scene: Scene, tmp_path: Path, monkeypatch) -> None:
     np.savez(tmp_path / "made.npz", cube=scene.data)
-    only = tuple(p for p in catalogue.ALL_PARTS if p.folder == "targets")
-    monkeypatch.setattr(catalogue, "ALL_PARTS", only)
+    only = tuple(p for p in everything.ALL_PARTS if p.folder == "targets")
+    monkeypatch.setattr(everything, "ALL_PARTS", only)
     asked = BenchOptions(
         tmp_path / "out",
         data=tmp_path,
@@ -130,6 +132,54 @@ def test_all_fills_a_table(scene: Scene, tmp_path: Path, monkeypatch) -> None:
         pictures=False,
         quiet=True,
     )
-    catalogue.run_all(asked)
+    everything.run_all(asked)
     assert (tmp_path / "out" / "targets" / "targets.md").exists()
     assert "(targets/targets.md)" in (tmp_path / "out" / "index.md").read_text()
+
+
+def test_the_seven_networks_in_pictures(tmp_path: Path) -> None:
+    scene = Scene("made", scenes.synthetic(6, 20, 20, rng=np.random.default_rng(0)).data)
+    report_path, *pictures = figures.draw_figures(scene, tmp_path)
+    rows = [x.split(" | ") for x in report_path.read_text().splitlines() if x.startswith("| ")]
+    ratios = {
+        r[0].strip("| "): float(r[3].strip("| ")) for r in rows if len(r) == 4 and "." in r[3]
+    }
+    assert set(NETWORKS) < set(ratios)
+    assert min(ratios[n] for n in NETWORKS) > 1.1  # the noisier corner is trusted less
+    assert [p.name for p in pictures] == ["weights.png", "restorations.png"]
+
+
+def test_real_images_have_no_clean_one(tmp_path: Path, monkeypatch) -> None:
+    clean = scenes.synthetic(8, 24, 24, rng=np.random.default_rng(0)).data
+    noisy = clean + np.random.default_rng(1).normal(0, 0.1, clean.shape).astype(np.float32)
+    cube = Cube.from_array(noisy)
+    rows = [r for r in figures.RIVALS.rows if r.model in ("hyres", "hsi-denet", "lrtfdfr")]
+
+    def refuse(*words: object, **more: object) -> None:
+        raise BadFile("no trained network is restored twice")
+
+    for _ in range(2):  # the second time everything is known but what was skipped
+        text = figures.run_real("made", cube, tmp_path, rows=rows)[0].read_text()
+        monkeypatch.setattr(figures, "denoise", refuse)
+    value = {x.split(" | ")[0]: x.split(" | ")[1] for x in text.splitlines() if x[:2] == "| "}
+    assert float(value["| DLW-LRTFDFR"]) < 0.5 * float(value["| as it is"])
+    assert "- HSI-DeNet: no trained network" in text
+    assert figures.measure_stripes(noisy).mean() < 0.1
+
+
+def test_sizes(tmp_path: Path, monkeypatch) -> None:
+    seen: dict[str, BenchOptions] = {}
+    for name in catalogue.EXPERIMENTS:
+        monkeypatch.setitem(
+            catalogue.EXPERIMENTS, name, lambda asked, name=name: seen.update({name: asked})
+        )
+    everything.run_all(BenchOptions(tmp_path, size="small", quiet=True))
+    assert seen["simple"].only == ("made:1",)
+    assert seen["dip"].iterations == 20
+    assert seen["dip"].weights == NETWORKS
+    assert seen["colour"].data is None
+    assert "auto" not in seen
+    text = (tmp_path / "index.md").read_text()
+    assert "| auto | left out: not in size small |" in text
+    with pytest.raises(BadOption, match="small"):
+        everything.run_all(BenchOptions(tmp_path, size="smal", quiet=True))

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import BadOption, DlwError, unknown_name
-from .tables import NETWORKS, TABLES, Row, Table
+from ..errors import BadOption, unknown_name
+from .everything import run_all
+from .tables import TABLES, Row, Table
 
 if TYPE_CHECKING:
+    from ..cube import Cube
     from .experiment import Files, Scene, Tell
 
 # Modules that need torch are imported in the functions: it takes seconds, and ``hyperdlw --help`` should not.
@@ -37,6 +39,7 @@ class BenchOptions:
         weights: weight sources that get a row beside those of the table.
         records: records of the table "simple", for "theory".
         reference: folder with the checkpoints released with the paper.
+        size: of "all": small, medium or full.
         networks: folder with networks of published methods; ``denoiser`` the one of plug and play.
     """
 
@@ -60,6 +63,7 @@ class BenchOptions:
     reference: Path | None = None
     networks: Path | None = None
     denoiser: str | None = None
+    size: str = "full"
     workers: int = 1
     pictures: bool = True
     quiet: bool = False
@@ -185,10 +189,16 @@ def fill_table(name: str) -> Run:
 def run_classify(options: BenchOptions) -> None:
     """Land cover of Indian Pines before and after denoising."""
     from ..testbed import indian_pines
-    from .classify import run
+    from .classify import REPEATS, list_methods, run
 
     cube, labels = indian_pines()
-    run(cube, labels, options.out, files=options.files, tell=options.tell)
+    words: dict[str, Any] = {"files": options.files, "tell": options.tell}
+    if options.crop:  # a quick look: every model as it is
+        top, left = (max(0, n - options.crop) // 2 for n in labels.shape)
+        labels = labels[top : top + options.crop, left : left + options.crop]
+        words["methods"] = [m for m in list_methods() if m.strength == 1.0 and not m.rank]
+        words["repeats"] = options.seeds or REPEATS
+    run(_crop(cube, options.crop), labels, options.out, **words)
     _show_report([options.out / "classify.md", options.out / "classify.png"])
 
 
@@ -264,101 +274,40 @@ def _show_report(paths: Sequence[Path]) -> None:
     typer.echo("written: " + ", ".join(map(str, paths)))
 
 
-@dataclass(frozen=True)
-class Part:
-    """One step of ``hyperdlw bench all``: an experiment, a folder for it, and its options.
+def run_figures(options: BenchOptions) -> None:
+    """Weights and restorations of the seven networks; the last scene."""
+    from .figures import draw_figures
 
-    Attributes:
-        folder: of its reports, under the folder of all.
-        experiment: what is run.
-        wants: which folder of scenes it needs, "" for none.
-        unseen: leave out scenes that a shipped network was trained with.
-    """
-
-    folder: str
-    experiment: str
-    wants: Literal["data", "remote", "photos", ""] = "data"
-    bands: int = 0
-    crop: int | None = None
-    noise: tuple[str, ...] | None = None
-    seeds: int = 2
-    unseen: bool = False
-
-    def find_data(self, options: BenchOptions) -> Path | None:
-        """The folder of its scenes."""
-        folders = {"data": options.data, "remote": options.remote, "photos": options.photos}
-        return folders.get(self.wants)
-
-    def adapt(self, options: BenchOptions) -> BenchOptions:
-        """The options of the experiment, from those of the whole run."""
-        return replace(
-            options,
-            out=options.out / self.folder,
-            data=self.find_data(options),
-            bands=self.bands,
-            crop=options.crop if options.crop is not None else self.crop,
-            noise=self.noise or options.noise,
-            seeds=options.seeds or self.seeds,
-            without=list_training_scenes() if self.unseen else (),
-            records=options.out / "simple/simple.jsonl" if self.folder == "theory" else None,
-        )
+    _show_report(draw_figures(options.load_scenes("figures")[-1], options.out))
 
 
-ALL_PARTS = (
-    Part("simple", "simple", seeds=3),
-    Part("networks", "networks", crop=0, seeds=3),
-    Part("remote-31-bands", "simple", "remote", bands=31, unseen=True),
-    Part("remote-all-bands", "simple", "remote", crop=64, noise=("case1", "case5"), unseen=True),
-    Part("targets", "targets"),
-    Part("rivals", "rivals"),
-    Part("pnp", "pnp"),
-    Part("colour", "colour", "photos"),
-    Part("dip", "dip"),
-    Part("classify", "classify", ""),
-    Part("cost", "cost", ""),
-    Part("theory", "theory"),
-    Part("auto", "auto"),
-    Part("robust", "robust"),
-)
-"""Every table of the paper, and ours, in the order in which they are filled."""
+def run_real(options: BenchOptions) -> None:
+    """A real image with every method: a data set of the user, or Indian Pines."""
+    from ..testbed import find_dataset, indian_pines
+    from .figures import DEFAULT_ROWS, run_real
+    from .tables import RIVALS
+
+    if options.dataset and options.data is not None:
+        dataset = find_dataset(options.dataset)
+        name, path = next(iter(dataset.list_files(options.data).items()))
+        cube = dataset.open_scene(path, options.key)
+    else:
+        name, (cube, _) = "Indian Pines", indian_pines()
+    rows = DEFAULT_ROWS if options.models == () else RIVALS.rows
+    rows = tuple(r for r in rows if r.model in (options.models or (r.model,)))
+    cube = _crop(cube, options.crop)
+    _show_report(
+        run_real(name, cube, options.out, rows=rows, files=options.files, tell=options.tell)
+    )
 
 
-def run_all(options: BenchOptions) -> None:
-    """Every table in a folder of its own, and ``index.md`` that links them and says what was left out.
-
-    Records are kept, so a run that was stopped goes on where it was.
-    """
-    from .experiment import write_files
-
-    options.out.mkdir(parents=True, exist_ok=True)
-    index = options.out / "index.md"
-    lines = ["# Every table", "", "| part | report |", "|---|---|"]
-    failed = []
-    for part in ALL_PARTS:
-        if part.wants and part.find_data(options) is None:
-            end = f"left out: needs --{part.wants} FOLDER"
-        else:
-            typer.echo(f"== {part.folder}")
-            try:
-                EXPERIMENTS[part.experiment](part.adapt(options))
-                end = f"[{part.experiment}]({part.folder}/{part.experiment}.md)"
-            except DlwError as error:
-                end = f"failed: {error}"
-                failed.append(part.folder)
-                typer.echo(end, err=True)
-        lines.append(f"| {part.folder} | {end} |")
-        write_files(options.out, {index.name: "\n".join(lines) + "\n"})
-    typer.echo(f"written: {index}")
-    if failed:
-        raise DlwError(f"not every table was filled: {', '.join(failed)}; see {index}")
-
-
-def list_training_scenes() -> tuple[str, ...]:
-    """Names of the scenes that a shipped network has seen, in training or to choose between runs."""
-    from ..networks import files as store
-
-    cards = [store.load_network(name).card for name in NETWORKS]
-    return tuple(sorted({s for c in cards for k in ("data", "validation") for s in c.get(k, ())}))
+def _crop(cube: Cube, side: int | None) -> Cube:
+    """The central square of a cube as it is stored."""
+    if not side:
+        return cube
+    top, left = (max(0, n - side) // 2 for n in cube.shape[1:])
+    data = cube.data[:, top : top + side, left : left + side]
+    return type(cube).from_array(data, wavelengths=cube.wavelengths)
 
 
 EXPERIMENTS: dict[str, Run] = {
@@ -369,6 +318,8 @@ EXPERIMENTS: dict[str, Run] = {
     "cost": run_cost,
     "auto": run_auto,
     "robust": run_robust,
+    "figures": run_figures,
+    "real": run_real,
     "all": run_all,
 }
 """What ``hyperdlw bench`` can do, by name."""

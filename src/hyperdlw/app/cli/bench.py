@@ -57,6 +57,9 @@ def bench(
         Path | None,
         typer.Option("--records", help="theory: records of 'hyperdlw bench simple' (.jsonl)"),
     ] = None,
+    size: Annotated[
+        str, typer.Option(help="all: small (minutes, scenes made by code), medium, full")
+    ] = "full",
     workers: Annotated[int, typer.Option(min=1, help="processes")] = 1,
     pictures: Annotated[bool, typer.Option(help="draw the last scene")] = True,
     quiet: Annotated[bool, typer.Option(help="no progress")] = False,
@@ -90,6 +93,7 @@ def bench(
             reference=reference,
             networks=networks,
             denoiser=denoiser,
+            size=size,
             workers=workers,
             pictures=pictures,
             quiet=quiet,
