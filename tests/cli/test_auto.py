@@ -1,11 +1,19 @@
-"""``hyperdlw denoise --strength auto``."""
+"""``hyperdlw denoise --strength auto``, and ``hyperdlw advise``, whose command works as printed."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from hyperdlw.cube import Cube
+from hyperdlw.io import save_cube
 
 
 def test_the_chosen_strength_is_told(hyperdlw: Callable[..., Any], noisy: Path) -> None:
@@ -30,7 +38,7 @@ def test_advise_prints_reasons_and_a_command(hyperdlw: Callable[..., Any], noisy
     assert ran.code == 0, ran.err
     for word in ("model", "network", "strength", "rank", "noise", "dead columns"):
         assert word in ran.out
-    assert f"hyperdlw denoise {noisy} OUT -m " in ran.out
+    assert f"hyperdlw denoise {noisy} {noisy.parent}/noisy_clean.npy -m " in ran.out
 
 
 def test_denoise_auto_follows_the_advice(hyperdlw: Callable[..., Any], noisy: Path) -> None:
@@ -51,3 +59,47 @@ def test_advise_on_a_missing_file(hyperdlw: Callable[..., Any], tmp_path: Path) 
     ran = hyperdlw("advise", tmp_path / "none.npy")
     assert ran.code == 2
     assert "none.npy" in ran.err
+
+
+def save_as(kind: str, cube: np.ndarray, folder: Path) -> tuple[Path, list[str]]:
+    """A file of a format that says little, and what ``advise`` needs to read it."""
+    noisy = Cube.from_array(cube, axes="rcb", wavelengths=np.linspace(400, 900, cube.shape[2]))
+    path = folder / f"a scene.{kind}"
+    if kind == "h5":
+        with h5py.File(path, "w") as file:
+            file["one/x"], file["two/x"] = cube.transpose(2, 0, 1), cube.transpose(2, 0, 1)
+        return path, ["--key", "two/x", "--axes", "brc", "--nodata", "-1"]
+    if kind == "folder":
+        path = folder / "bands"
+        stored = (np.clip(cube, 0, 1) * 65535).astype(np.uint16)
+        save_cube(Cube.from_array(stored, axes="rcb"), f"{path}/")
+    elif kind == "png":
+        picture = (np.clip(cube[..., :3], 0, 1) * 255).astype(np.uint8)
+        save_cube(Cube.from_array(picture, axes="rcb"), path)
+    elif kind == "npy":
+        np.save(path, cube.transpose(2, 0, 1))
+        return path, ["--axes", "brc", "--range", "0,1"]
+    elif kind == "none":
+        path = folder / "scene"
+        save_cube(noisy, folder / "scene.img")
+        (folder / "scene.img").rename(path)
+    else:
+        save_cube(noisy, path)
+    return path, []
+
+
+KINDS = ["hdr", "img", "none", "tif", "nc", "h5", "zarr", "mat", "npy", "npz", "png", "folder"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_printed_command_works(hyperdlw, tmp_path, clean, kind):
+    noise = 0.1 * np.random.default_rng(4).standard_normal(clean.shape)
+    path, options = save_as(kind, (clean + noise).astype(np.float32), tmp_path)
+    ran = hyperdlw("advise", path, *options)
+    assert ran.code == 0, ran.err
+    words = shlex.split(ran.out.splitlines()[-1])
+    assert words[0] == "hyperdlw"
+    again = hyperdlw(*words[1:])
+    assert again.code == 0, again.err
+    assert Path(words[3]).exists()
+    assert Path(words[3]).suffix == path.suffix

@@ -182,7 +182,7 @@ def test_constant_band_is_named_and_untouched(hyperdlw, tmp_path, noisy):
     np.save(noisy, data)
     ran = hyperdlw("denoise", noisy, tmp_path / "r.npy", "-w", "precision")
     assert "5 of 6 used" in ran.out
-    assert "4 constant" in ran.out
+    assert "band 5 constant" in ran.out
     np.testing.assert_array_equal(np.load(tmp_path / "r.npy")[:, :, 4], data[:, :, 4])
 
 

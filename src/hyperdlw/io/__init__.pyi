@@ -14,6 +14,7 @@ from .files import take_cube as take_cube
 from .formats import FORMATS as FORMATS
 from .formats import Format as Format
 from .formats import find_by_ending as find_by_ending
+from .formats import find_format as find_format
 from .metadata import to_json as to_json
 from .pictures import silence_gdal as silence_gdal
 from .places import check_places as check_places

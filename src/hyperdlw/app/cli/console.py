@@ -114,7 +114,7 @@ def list_facts(
     }
 
 
-def list_advice(found: Advice) -> list[tuple[str, str]]:
+def list_advice(found: Advice, cube: Described) -> list[tuple[str, str]]:
     """The recommendation and what was seen, a row each."""
     rows = [
         (f"model {found.model}", found.reasons["model"]),
@@ -128,11 +128,12 @@ def list_advice(found: Advice) -> list[tuple[str, str]]:
     rows.append(
         (
             f"noise {middle:.3g}",
-            f"of the signal range in the middle band; largest {worst.sigma:.3g} in band {worst.band}",
+            f"of the signal range in the middle band; largest {worst.sigma:.3g} in "
+            + name_band(worst.band, cube),
         )
     )
     for band, why in found.bad_bands.items():
-        rows.append((f"band {band} is bad", why))
+        rows.append((f"{name_band(band, cube)} is bad", why))
     seen = {
         "impulses": {b: f"{100 * s:.0f} %" for b, s in found.impulse_bands.items()},
         "dead columns": {b.band: _few(b.dead) for b in found.bands},
@@ -141,7 +142,7 @@ def list_advice(found: Advice) -> list[tuple[str, str]]:
         "striped rows": {b.band: _few(b.striped_rows) for b in found.bands},
     }
     for what, where in seen.items():
-        hit = [f"band {band}: {text}" for band, text in where.items() if text]
+        hit = [f"{name_band(band, cube)}: {text}" for band, text in where.items() if text]
         rows.append((what, "; ".join(hit) if hit else "none found"))
     return rows
 
@@ -156,17 +157,20 @@ def _few(numbers: Sequence[int], most: int = 6) -> str:
     return text + (f" and {len(numbers) - most} more" if len(numbers) > most else "")
 
 
+def name_band(band: int, cube: Described) -> str:
+    """A band for people: its number from 1, and its wavelength."""
+    waves = cube.wavelengths
+    return f"band {band + 1}" + ("" if waves is None else f" ({waves[band]:g} nm)")
+
+
 def describe_bands(used: int, skipped: Mapping[int, str], cube: Described, most: int = 8) -> str:
-    """How many bands were used, and which were not (numbered from 0) and why."""
+    """How many bands were used, and which were not and why."""
     text = f"{used} of {cube.bands} used"
     if not skipped:
         return text
-    named = [
-        f"{b}{'' if cube.wavelengths is None else f' ({cube.wavelengths[b]:g} nm)'} {why}"
-        for b, why in list(skipped.items())[:most]
-    ]
+    named = [f"{name_band(b, cube)} {why}" for b, why in list(skipped.items())[:most]]
     more = [f"and {len(skipped) - most} more"] if len(skipped) > most else []
-    return f"{text} (skipped, from 0: {', '.join(named + more)})"
+    return f"{text} (skipped: {', '.join(named + more)})"
 
 
 def print_next(*words: object) -> None:

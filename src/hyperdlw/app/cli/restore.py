@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...errors import BadOption
+from ...errors import BadOption, DlwError
 from ...models import defaults
-from . import console, options
+from . import console, many, options
+
+if TYPE_CHECKING:
+    from ... import pipeline
+    from ...cube import Cube
 
 
 def denoise(
-    source: options.In,
-    target: options.Out,
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="IN... OUT",
+            help="Cube to read and file to write; or several cubes, a folder of them or a pattern, "
+            "and the folder to write into.",
+        ),
+    ],
     model: options.Model = defaults.MODEL,
     weights: options.Weights = defaults.WEIGHTS,
     strength: options.AutoStrength = "1",
@@ -61,43 +73,58 @@ def denoise(
         str | None,
         typer.Option("--scheduler", metavar="ADDRESS", help="A Dask scheduler, tcp://host:port."),
     ] = None,
+    skip_existing: Annotated[
+        bool, typer.Option("--skip-existing", help="Of several cubes, leave out finished ones.")
+    ] = False,
     as_json: options.Json = False,
     strict: options.Strict = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Restore a noisy cube.
+    """Restore a noisy cube, or several.
 
     The output is stored as the input was. A cube that does not fit in memory is worked on in
     tiles, with scratch files in a hidden folder beside the output; if the run is cut short, the
-    same command goes on where it was.
+    same command goes on where it was. Several cubes go into a folder, with a manifest; --workers
+    then work on a file each, and one failure does not stop the rest.
     """
     from ... import io
-    from ...pipeline import Outputs, denoise_file
+    from ...pipeline import Outputs, check_options, denoise_file
 
     silent = quiet or as_json
+    *sources, target = paths
+    if not sources:
+        raise typer.BadParameter("give the cube to read and the file to write: IN OUT")
+    outputs = Outputs(save_weights, save_flags, save_report, quicklook)
+    settings: pipeline.Settings = {
+        "model": model,
+        "weights": weights,
+        "strength": options.parse_strength(strength),
+        "rank": options.parse_rank(rank),
+        "denoiser": denoiser,
+        "schedule": schedule.value,
+        "range": options.parse_range(range),
+        "seed": seed,
+        "fill": fill,
+        "memory": memory,
+        "scheduler": scheduler,
+    }
+    how: dict[str, Any] = {"overwrite": overwrite, "strict": strict, "auto": auto}
+    how["reading"] = io.ReadOptions(**asdict(reading))
+    inputs = many.find_inputs(sources)
+    if inputs is not None:
+        if outputs != Outputs():
+            raise BadOption("products of several cubes have no names; denoise one cube at a time")
+        jobs = many.make_jobs(inputs, target)
+        check_options(**settings)
+        telling = many.Telling(as_json, quiet)
+        given = {**settings, **how}
+        many.denoise_all(jobs, given, workers=workers, skip=skip_existing, telling=telling)
+        return
+    if skip_existing:
+        raise BadOption("--skip-existing is for several cubes; leave it out")
+    source, settings["workers"] = sources[0], workers
     with console.ConsoleProgress(silent) as progress:
-        report = denoise_file(
-            source,
-            target,
-            outputs=Outputs(save_weights, save_flags, save_report, quicklook),
-            overwrite=overwrite,
-            strict=strict,
-            auto=auto,
-            reading=io.ReadOptions(**asdict(reading)),
-            progress=progress,
-            model=model,
-            weights=weights,
-            strength=options.parse_strength(strength),
-            rank=options.parse_rank(rank),
-            denoiser=denoiser,
-            schedule=schedule.value,
-            range=options.parse_range(range),
-            seed=seed,
-            fill=fill,
-            memory=memory,
-            workers=workers,
-            scheduler=scheduler,
-        )
+        report = denoise_file(source, target, outputs=outputs, progress=progress, **how, **settings)
     written = None if strict and not report.converged else target
     reader = progress.reader
     lost = [] if written is None or reader is None else io.list_losses(reader, written)
@@ -196,6 +223,7 @@ def advise(
     Looks at the noisy cube alone: noise per band, bad bands, broken columns; which model, network, rank
     and strength, and why. 'hyperdlw denoise --auto' follows it.
     """
+    from ...models import find_model
     from ...pipeline import advise as look
 
     cube = reading.open_cube(source)
@@ -203,6 +231,25 @@ def advise(
     if as_json:
         console.print_json({"input": source, **found.as_dict(), "bad_bands": found.bad_bands})
         return
-    console.print_table(("advice", "why"), console.list_advice(found))
-    flags = f"-m {found.model} -w {found.network} --strength {found.strength:.3g}"
-    console.out.print(f"hyperdlw denoise {source} OUT {flags}", markup=False)
+    console.print_table(("advice", "why"), console.list_advice(found, cube))
+    words = ["hyperdlw", "denoise", source, _name_output(source, cube)]
+    words += ["-m", found.model, "-w", found.network, "--strength", f"{found.strength:.3g}"]
+    if "rank" in find_model(found.model).takes:
+        words += ["--rank", str(found.rank)]
+    words += [] if range_ == "auto" else [f"--range={range_}"]
+    words += [f"--{name}={value}" for name, value in asdict(reading).items() if value is not None]
+    console.out.print(shlex.join(words), markup=False)
+
+
+def _name_output(source: str, cube: Cube) -> str:
+    """A new name beside the input, with an ending that can be written."""
+    from ... import io
+
+    place = Path(source)
+    ending = "" if place.is_dir() and not place.suffix else place.suffix
+    name = str(place.with_name(f"{place.name.removesuffix(ending)}_clean{ending}"))
+    try:
+        io.check_save(name, cube)
+    except DlwError:
+        return str(place.with_name(f"{place.stem}_clean.nc"))
+    return name
