@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import table
 import torch
 from plain import restore
 
+from hyperdlw.bench.field import draw_scales
 from hyperdlw.pipeline.limits import fit_limits
 from hyperdlw.testbed import find_noise, make_textured_scene
 from hyperdlw.weights import block_sample, noise_level, resolve
@@ -31,7 +31,7 @@ def psnr(x, clean, seen=None):
 @pytest.mark.parametrize(("noise", "gain"), [("mild", 4), ("snr50", 3), ("case5", 10)])
 def test_noise_is_removed_in_any_units(scene, noise, gain):
     d = find_noise(noise).apply(scene, np.random.default_rng(0))
-    scale, offset = table.draw_scales(31, 0)
+    scale, offset = draw_scales(31, 0)
     x = (restored(d.y * scale + offset) - offset) / scale
     assert psnr(x, scene) > psnr(d.y, scene) + gain
 
@@ -82,7 +82,7 @@ def test_limits_follow_the_units_of_a_band(scene):
     y = torch.from_numpy(find_noise("case5").apply(scene, np.random.default_rng(0)).y)
     ok = torch.ones_like(y, dtype=torch.bool)
     lo, hi = fit_limits(y, ok)
-    gain, offset = (torch.from_numpy(v) for v in table.draw_scales(31, 0))
+    gain, offset = (torch.from_numpy(v) for v in draw_scales(31, 0))
     low, high = fit_limits(y * gain + offset, ok)
     assert torch.allclose(low, lo * gain.flatten() + offset.flatten(), atol=2e-3)
     assert torch.allclose(high, hi * gain.flatten() + offset.flatten(), atol=2e-3)
@@ -94,12 +94,3 @@ def test_level_is_that_of_the_noise(scene):
         d = find_noise(noise).apply(scene, np.random.default_rng(0))
         found = noise_level.estimate_noise(torch.from_numpy(d.y), ok).level
         assert float(found.median()) == pytest.approx(truth, rel=0.15)
-
-
-def test_table_has_a_row(capsys, monkeypatch):
-    command = ["table.py", "--noises", "S50", "--crop", "32", "--bands", "8"]
-    monkeypatch.setattr("sys.argv", command)
-    table.main()
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 3
-    assert lines[2].count("|") == len(table.HEAD) + 1

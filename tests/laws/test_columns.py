@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hyperdlw.bench.field import draw_scales
 from hyperdlw.pipeline import columns as co
 from hyperdlw.testbed import SceneChoice, field_blocks, find_noise, load_scenes, make_textured_scene
 
@@ -75,8 +76,7 @@ def test_strips_give_the_same(scene):
 def test_negative_values_have_offsets_and_no_gains(scene):
     """A file in arbitrary units: some bands are below zero everywhere."""
     d = find_noise("column-offsets").apply(scene, np.random.default_rng(3))
-    draw = np.random.default_rng(1001)
-    gain, shift = draw.uniform(0.3, 3, (31, 1, 1)), draw.uniform(-1, 1, (31, 1, 1))
+    gain, shift = draw_scales(31, 1)
     found = co.find_columns(d.y * gain + shift)
     assert found.found
     assert not found.gain

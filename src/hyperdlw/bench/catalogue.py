@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -245,6 +246,22 @@ def run_auto(options: BenchOptions) -> None:
     )
 
 
+def run_field(options: BenchOptions) -> None:
+    """Every method as a user runs it, on noise as files have it; scenes made by code need no data."""
+    from .field import NOISES, load_groups, run
+
+    paths = run(
+        load_groups(options),
+        options.out,
+        names=options.models,
+        noise=options.noise or NOISES,
+        seeds=options.seeds or 2,
+        pines=not options.only and not options.noise and find_spec("tensorly") is not None,
+        tell=options.tell,
+    )
+    _show_report(paths)
+
+
 def run_robust(options: BenchOptions) -> None:
     """Noise and band counts that no network was trained for."""
     from .robust import run
@@ -318,6 +335,7 @@ EXPERIMENTS: dict[str, Run] = {
     "cost": run_cost,
     "auto": run_auto,
     "robust": run_robust,
+    "field": run_field,
     "figures": run_figures,
     "real": run_real,
     "all": run_all,

@@ -35,7 +35,7 @@ class Size:
 
 
 SIZES = {
-    "small": Size(("made:1",), 32, 1, None, 20, ("networks", "auto", "robust")),
+    "small": Size(("made:1",), 32, 1, None, 20, ("networks", "auto", "robust", "field")),
     "medium": Size(crop=64, seeds=1, noise=("case1", "case5"), iterations=200),
     "full": Size(),
 }
@@ -89,6 +89,7 @@ class Part:
 
 
 ALL_PARTS = (
+    Part("field", "field"),
     Part("simple", "simple", seeds=3),
     Part("networks", "networks", crop=0, seeds=3),
     Part("remote-31-bands", "simple", "remote", bands=31, unseen=True),
@@ -150,5 +151,5 @@ def list_training_scenes() -> tuple[str, ...]:
     """Names of the scenes that a shipped network has seen, in training or to choose between runs."""
     from ..networks import files as store
 
-    cards = [store.load_network(name).card for name in NETWORKS]
+    cards = [store.load_network(name).card for name in store.list_networks()]
     return tuple(sorted({s for c in cards for k in ("data", "validation") for s in c.get(k, ())}))

@@ -16,7 +16,7 @@ def bench(
     table: Annotated[str, typer.Argument(help=", ".join(EXPERIMENTS))],
     data: Annotated[Path | None, typer.Option(help="folder with clean scenes")] = None,
     remote: Annotated[
-        Path | None, typer.Option(help="all: folder with clean airborne scenes")
+        Path | None, typer.Option(help="all, field: folder with clean airborne scenes")
     ] = None,
     photos: Annotated[Path | None, typer.Option(help="all: folder with colour pictures")] = None,
     out: Annotated[Path, typer.Option(help="folder for records and reports")] = Path("out/bench"),
@@ -42,9 +42,13 @@ def bench(
         typer.Option(min=0, help="side of the central crop, 128 (dip: 64); 0: whole"),
     ] = None,
     bands: Annotated[int, typer.Option(help="first good bands only; 0: all")] = 0,
-    scenes: Annotated[str, typer.Option(help="names of scenes, separated by commas")] = "",
+    scenes: Annotated[
+        str, typer.Option(help="names of scenes, with commas; made:7 is made by code")
+    ] = "",
     cases: Annotated[str, typer.Option(help="noises, separated by commas: 1 to 5, or names")] = "",
-    models: Annotated[str, typer.Option(help="models in place of the table's, with commas")] = "",
+    models: Annotated[
+        str, typer.Option(help="models (field: methods) for the table's, with commas")
+    ] = "",
     weights: Annotated[str, typer.Option(help="further weight sources, with commas")] = "",
     seeds: Annotated[
         int | None,
