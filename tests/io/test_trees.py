@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from hyperdlw.cube import Cube, Encoding
 from hyperdlw.errors import BadFile, BadOption, DlwError, MissingDependency, OutputExists
-from hyperdlw.io import array_tree, describe_file, open_cube, open_reader, save_cube
+from hyperdlw.io import checks, describe_file, open_cube, open_reader, save_cube
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 NM = np.array([400.5, 500.25, 600.0])
@@ -211,7 +211,7 @@ def test_other_files_are_not_read(tmp_path):
 
 
 def test_too_many_objects(tmp_path, monkeypatch):
-    monkeypatch.setattr(array_tree, "MOST", 10)
+    monkeypatch.setattr(checks, "MOST", 10)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         for i in range(20):
             file.create_group(f"g{i}")

@@ -34,8 +34,6 @@ LONGEST = 100_000
 """Entries of a believable list of wavelengths."""
 SMALL = 0.1
 """A 3-D array below this part of the largest one is a preview, not a second cube."""
-MOST = 20_000
-"""Objects looked at; a file with more is no image."""
 STRUCTURE = ("DIMENSION_L", "REFERENCE_LIST", "CLASS", "NAME", "_Netcdf4", "_NC")
 """Starts of the names of attributes that describe the file and not the cube."""
 FILL = ("_FillValue", "missing_value", "Data_Ignore_Value", "nodata")
@@ -71,12 +69,6 @@ class Tree:
     @property
     def variables(self) -> dict[str, Variable]:
         return {name: node.variable for name, node in self.nodes.items()}
-
-
-def check_count(path: Path, count: int) -> None:
-    """Refuse a tree of more than ``MOST`` objects."""
-    if count > MOST:
-        raise BadFile(f"{path} holds over {MOST} objects; it is no image of hyperdlw's kind")
 
 
 def choose_array(tree: Tree, key: str | None, notes: list[str]) -> str:

@@ -17,6 +17,10 @@ MAX_RATIO = 200
 """Largest believable ratio of array to file size: real scenes compress less than tenfold."""
 ALWAYS_FINE = 64 * 2**20
 """Bytes that may be allocated whatever the ratio (constant test images compress well)."""
+MOST = 5_000
+"""Variables, groups and attributes that are looked at; a file with more is no image."""
+LONGEST = 2**22
+"""Characters of a believable text, such as metadata in JSON."""
 
 
 @contextmanager
@@ -48,6 +52,18 @@ def check_promise(what: object, promised: int, stored: int) -> None:
     if promised > max(ALWAYS_FINE, MAX_RATIO * stored):
         sizes = f"{format_size(promised)} but holds only {format_size(stored)}"
         raise BadFile(f"{what} promises {sizes}; get a fresh copy")
+
+
+def check_count(path: Path, count: int) -> None:
+    """Refuse to look at more than ``MOST`` objects: each takes time."""
+    if count > MOST:
+        raise BadFile(f"{path} holds over {MOST} objects; it is no image of hyperdlw's kind")
+
+
+def check_text(what: object, length: int) -> None:
+    """Refuse a text that is longer than any metadata."""
+    if length > LONGEST:
+        raise BadFile(f"{what} is a text of {length} characters, at most {LONGEST} are read")
 
 
 def check_memory(what: object, shape: tuple[int, int, int]) -> None:

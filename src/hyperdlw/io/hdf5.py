@@ -12,9 +12,9 @@ import numpy as np
 
 from ..cube import AXES, Encoding
 from ..errors import BadFile
-from .array_tree import Node, Tree, check_count, open_tree
+from .array_tree import Node, Tree, open_tree
 from .cf import BARE, write_dimensions
-from .checks import check_promise, count_bytes, explain_errors
+from .checks import check_count, check_promise, count_bytes, explain_errors
 from .formats import FLOATS, INTEGERS, KeyedFormat
 from .joined import fill_both
 from .metadata import list_scale
@@ -156,6 +156,7 @@ def walk_file(path: Path, file: h5py.File) -> Tree:
             if not isinstance(group.get(name, getlink=True), h5py.HardLink):
                 continue
             item = group[name]
+            count += len(item.attrs)
             where = f"{prefix}/{name}" if prefix else name
             if isinstance(item, h5py.Group):
                 if item.id not in seen:

@@ -22,7 +22,7 @@ import numpy as np
 
 from ..cube import Encoding
 from ..errors import BadFile
-from .checks import check_promise, explain_errors
+from .checks import check_count, check_promise, check_text, explain_errors
 from .formats import FLOATS, INTEGERS, KeyedFormat
 from .hdf5 import MAGIC, check_readable, fill_copy, open_hdf5
 from .named_arrays import Load, Variable, make_variables, open_named
@@ -229,8 +229,10 @@ def list_elements(path: Path) -> tuple[dict[str, Variable], dict[str, Element]]:
             raise BadFile(f"{path} is no MATLAB file of version 5 to 7.3; save it with 'save -v7'")
         order = "<" if file.seek(126) and file.read(2) == b"IM" else ">"
         end = file.seek(0, 2)
-        at = 128
+        at, count = 128, 0
         while at < end:
+            count += 1
+            check_count(path, count)
             file.seek(at)
             kind, length, _ = read_tag(file.read, order)
             if kind not in (MATRIX, COMPRESSED):
@@ -258,7 +260,12 @@ def load_elements(path: Path, elements: dict[str, Element]) -> Load:
             text = variable.dtype == "str"
             if not text and length != math.prod(variable.shape) * stored.itemsize:
                 raise ValueError(f"{name} has not the size its header promises")
-            check_promise(f"{name} in {path}", length, element.length)
+            what = f"{name} in {path}"
+            if text:
+                check_text(what, length)
+            else:  # bytes that are doubles to MATLAB grow
+                largest = max(stored.itemsize, np.dtype(variable.dtype).itemsize)
+                check_promise(what, length // stored.itemsize * largest, element.length)
             raw = packed if packed is not None else read_exactly(read, length)
             if element.kind == COMPRESSED:
                 read(16)  # past the padding, where zlib compares its check sum
@@ -300,6 +307,7 @@ def list_datasets(path: Path) -> dict[str, Variable]:
 
     variables = {}
     with open_hdf5(path) as file:
+        check_count(path, len(file))
         for name in file:
             # Links may lead to other files; MATLAB itself writes none.
             if name.startswith("#") or not isinstance(file.get(name, getlink=True), h5py.HardLink):
@@ -323,8 +331,11 @@ def load_datasets(path: Path) -> Load:
             item = file[name]
             check_readable(path, name, item)
             check_promise(f"{name} in {path}", item.nbytes, item.id.get_storage_size())
+            text = _read_class(item) == "char"
+            if text:
+                check_text(f"{name} in {path}", item.size)
             array: Stored = item[()]
-            if _read_class(item) == "char":
+            if text:
                 return np.array("".join(chr(int(code)) for code in array.reshape(-1)))
             return np.asarray(array).T
 

@@ -16,13 +16,23 @@ from numpy.lib import format as npformat
 
 from ..cube import AXES, Encoding
 from ..errors import BadFile
-from .checks import check_cube, check_promise, count_bytes, explain_errors, format_size
+from .checks import (
+    check_count,
+    check_cube,
+    check_promise,
+    count_bytes,
+    explain_errors,
+    format_size,
+)
 from .formats import Format, KeyedFormat
 from .named_arrays import DEFAULT_AXES, Load, Variable, insert_band, make_variables, open_named
 from .reader import CubeReader, Described, FileFacts, ReadOptions, Stored, build_reader, map_windows
 from .writer import WriteWindow, write_mapped
 
 MAGIC = b"\x93NUMPY"
+LONGEST_HEADER = 2**16
+DIRECTORY = 2**20
+"""Bytes of a believable directory of a zip."""
 
 
 class Npy(Format):
@@ -123,21 +133,26 @@ class Npz(KeyedFormat):
 
 def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[np.generic], int, bool]:
     """Shape, type, length of the header, and whether the first index runs fastest (Fortran)."""
-    start = file.tell()
-    version = npformat.read_magic(file)
-    if version == (1, 0):
-        shape, fortran, dtype = npformat.read_array_header_1_0(file)
-    elif version == (2, 0):
-        shape, fortran, dtype = npformat.read_array_header_2_0(file)
-    else:  # only used for field names beyond Latin-1, and a cube has no fields
-        raise ValueError(f"npy version {version[0]}.{version[1]}")
-    return shape, dtype, file.tell() - start, fortran
+    major, minor = npformat.read_magic(file)
+    if (major, minor) not in ((1, 0), (2, 0)):
+        # 3.0 is only used for field names beyond Latin-1, and a cube has no fields.
+        raise ValueError(f"npy version {major}.{minor}")
+    field = file.read(2 * major)
+    length = int.from_bytes(field, "little")
+    if length > LONGEST_HEADER:  # NumPy reads it all before it looks
+        raise ValueError(f"a header of {length} bytes")
+    text = io.BytesIO(field + file.read(length))
+    read = npformat.read_array_header_1_0 if major == 1 else npformat.read_array_header_2_0
+    shape, fortran, dtype = read(text)
+    return shape, dtype, npformat.MAGIC_LEN + len(field) + length, fortran
 
 
 def _list_members(path: Path) -> tuple[dict[str, Variable], dict[str, zipfile.ZipInfo]]:
     """The arrays of an archive from their headers, and their entries in the zip directory."""
     variables, entries = {}, {}
+    _check_directory(path)
     with explain_errors(path), zipfile.ZipFile(path) as archive:
+        check_count(path, len(archive.infolist()))
         for entry in archive.infolist():
             if not entry.filename.endswith(".npy"):
                 continue
@@ -152,6 +167,19 @@ def _list_members(path: Path) -> tuple[dict[str, Variable], dict[str, zipfile.Zi
                     f"{name} in {path} does not have the size its header promises; get a fresh copy"
                 )
     return variables, entries
+
+
+def _check_directory(path: Path) -> None:
+    """Refuse a zip with a huge directory, which zipfile reads whole."""
+    size = path.stat().st_size
+    with explain_errors(path), open(path, "rb") as file:
+        file.seek(max(0, size - 2**16))
+        tail = file.read()
+    at = tail.rfind(b"PK\x05\x06")
+    length = int.from_bytes(tail[at + 12 : at + 16], "little") if at >= 0 else 0
+    # In files beyond 4 GB the field may be full of ones.
+    if length > DIRECTORY and not (length == 2**32 - 1 and size > 2**31):
+        raise BadFile(f"{path} has a directory of {format_size(length)}; it is no .npz of images")
 
 
 def _load_members(path: Path, entries: Mapping[str, zipfile.ZipInfo]) -> Load:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..cube import AXES, Encoding
 from ..errors import BadFile, OutputExists
-from .checks import check_cube, check_promise, count_bytes, explain_errors
+from .checks import check_count, check_cube, check_promise, count_bytes, explain_errors
 from .formats import Format
 from .named_arrays import Variable
 from .reader import (
@@ -68,7 +68,13 @@ def open_gdal(path: Path, driver: str) -> Iterator[DatasetReader]:
             )
         shape = (picture.count, picture.height, picture.width)
         check_cube(path, shape, picture.dtypes[0])
-        check_promise(path, count_bytes(shape, picture.dtypes[0]), path.stat().st_size)
+        check_count(path, picture.count)
+        held = path.stat().st_size
+        check_promise(path, count_bytes(shape, picture.dtypes[0]), held)
+        # GDAL unpacks whole blocks, as large as they say, those of pixels with all bands.
+        together = picture.count if picture.profile.get("interleave") == "pixel" else 1
+        block = count_bytes((together, *picture.block_shapes[0]), picture.dtypes[0])
+        check_promise(f"a block of {path}", block, held)
         yield picture
 
 

@@ -171,7 +171,13 @@ class CubeReader:
     ) -> Stored:
         """The numbers of a window as they are stored, (band, row, col)."""
         which = clip_window(self.shape, rows, cols, bands)
+        self._check_promise()
         return np.asarray(self.window(*which))
+
+    def _check_promise(self) -> None:
+        if self.stored_bytes is not None:
+            promised = count_bytes(self.shape, self.encoding.dtype)
+            check_promise(self.path, promised, self.stored_bytes)
 
     def read_inexact(self, rows: slice) -> Stored | None:
         """Rows as they are stored, if float32 does not hold them exactly."""
@@ -191,10 +197,7 @@ class CubeReader:
 
     def read_cube(self) -> Cube:
         """The whole cube in memory."""
-        if self.stored_bytes is not None:
-            check_promise(
-                self.path, count_bytes(self.shape, self.encoding.dtype), self.stored_bytes
-            )
+        self._check_promise()
         if self.lazy:  # the others compare with the size of their file when they load
             check_memory(self.path, self.shape)
         stored = None

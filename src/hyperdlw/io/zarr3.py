@@ -15,8 +15,8 @@ import numpy as np
 
 from ..cube import AXES, Encoding
 from ..errors import BadFile, MissingDependency, OutputExists
-from .array_tree import Node, Tree, check_count, open_tree
-from .checks import check_promise, count_bytes, explain_errors
+from .array_tree import Node, Tree, open_tree
+from .checks import check_count, check_promise, count_bytes, explain_errors
 from .formats import FLOATS, INTEGERS, KeyedFormat
 from .hdf5 import fill_windows, slice_windows
 from .joined import fill_both

@@ -34,6 +34,7 @@ ENDINGS = (".safetensors", ".pth", ".pt", ".ckpt", ".pkl")
 """File endings that mean a network; all but the first are refused, with the reason."""
 LARGEST = 64 * 2**20
 """Bytes; a weight network is far smaller, and a lying file is refused before it is read."""
+LONGEST_HEADER = 2**21
 
 Rival = HSIDCNN | HSIDeNet
 
@@ -201,6 +202,9 @@ def _read(path: Path) -> tuple[Card, dict[str, Tensor], str]:
             f"{path} is not a hyperdlw model (it is a pickle, which can run code when loaded); "
             "use 'hyperdlw import-weights' on checkpoints you trust"
         )
+    length = int.from_bytes(data[:8], "little")
+    if LONGEST_HEADER < length <= len(data):
+        raise BadModel(f"{path} has a header of {length} bytes; a network has a few thousand")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
