@@ -114,6 +114,7 @@ SIMPLE = Table(
     models=("nn", "tv", "tvs"),
     rows=(*[Row(n) for n in NETWORKS], Row("N+T+TS-remote"), *FORMULAS),
     label="tab-three",
+    notes="On CAVE the paper prints for uniform weights in nn the digits of ICVL: a copying error.",
     panel=(Row("uniform"), Row("oracle"), Row("N+T+TS")),
 )
 

@@ -29,7 +29,7 @@ from .presets import PRESETS
 from .published import fasthymix, hyres, lrmr, mnf, nmog
 
 Build = Callable[..., Model]
-"""(band, row, col) and a strength (1 = the published setting, larger = smoother) -> Model.
+"""(band, row, col) and a strength (1 = the constants of its file, larger = smoother) -> Model.
 
 A model with a rank takes the keyword ``rank``, an int or None (the published value); one that uses a
 denoiser takes the keyword ``denoiser``."""
@@ -254,7 +254,7 @@ def build_model(
     """The model ``name`` for images of ``shape`` (..., band, row, col).
 
     Args:
-        strength: 1 is the published setting; larger is smoother.
+        strength: 1 is the constants of its file (the published ones for ``original``); larger is smoother.
         original: the published version with its own data term, to be used with w = 1.
         rank: for models that have one; None is the published value.
         denoiser: for models that use one; None is the shipped one.
@@ -266,7 +266,7 @@ def build_model(
     """
     entry = find_model(name, original=original, rank=rank, denoiser=denoiser)
     if not strength > 0:
-        raise BadOption(f"strength must be positive (1 is the published setting), not {strength}")
+        raise BadOption(f"strength must be positive (1 is the usual setting), not {strength}")
     shape = tuple(shape[-3:])
     if entry.bands not in (None, shape[0]):
         raise BadOption(f"the model '{name}' is for {entry.bands} bands, and there are {shape[0]}")

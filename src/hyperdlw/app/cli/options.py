@@ -42,7 +42,8 @@ Weights = Annotated[
     ),
 ]
 Strength = Annotated[
-    float, typer.Option("--strength", help="1 is the published setting; larger is smoother.")
+    float,
+    typer.Option("--strength", help="1 is the setting the model was made for; larger is smoother."),
 ]
 Rank = Annotated[
     str | None,
@@ -63,7 +64,7 @@ AutoStrength = Annotated[
     typer.Option(
         "--strength",
         metavar="NUMBER|auto",
-        help="1 is the published setting; larger is smoother; auto: smallest estimated risk.",
+        help="1 is the setting the model was made for; larger is smoother; auto: smallest estimated risk.",
     ),
 ]
 Schedule = Annotated[
