@@ -1,0 +1,51 @@
+"""Limits of bands and samples of blocks: the same in any units, and in strips."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from hyperdlw.bench.field import draw_scales
+from hyperdlw.pipeline.limits import fit_limits
+from hyperdlw.testbed import find_noise, make_textured_scene
+from hyperdlw.weights import block_sample, noise_level
+
+
+@pytest.fixture(scope="module")
+def scene():
+    return make_textured_scene(31, 64, 64, rng=np.random.default_rng(1))
+
+
+def test_samples_gathered_in_strips_are_those_of_the_whole(scene):
+    noisy = find_noise("case5").apply(scene, np.random.default_rng(0)).y
+    y = torch.from_numpy(np.tile(noisy, (1, 5, 4))[:, :300, :250].copy())
+    ok = torch.ones_like(y, dtype=torch.bool)
+    step = block_sample.sample_step(y.shape, noise_level.BLOCKS)
+    assert step > 1
+    high = 3 * 8 * step
+    whole = block_sample.sample_blocks(y, ok, step)
+    parts = [
+        block_sample.sample_blocks(y[:, a : a + high], ok[:, a : a + high], step)
+        for a in range(0, 300, high)
+    ]
+    for k in (0, 1):
+        assert torch.equal(torch.cat([p[k] for p in parts], 1), whole[k])
+
+
+def test_limits_follow_the_units_of_a_band(scene):
+    y = torch.from_numpy(find_noise("case5").apply(scene, np.random.default_rng(0)).y)
+    ok = torch.ones_like(y, dtype=torch.bool)
+    lo, hi = fit_limits(y, ok)
+    gain, offset = (torch.from_numpy(v) for v in draw_scales(31, 0))
+    low, high = fit_limits(y * gain + offset, ok)
+    assert torch.allclose(low, lo * gain.flatten() + offset.flatten(), atol=2e-3)
+    assert torch.allclose(high, hi * gain.flatten() + offset.flatten(), atol=2e-3)
+
+
+def test_level_is_that_of_the_noise(scene):
+    ok = torch.ones(scene.shape, dtype=torch.bool)
+    for noise, truth in (("even5", 5 / 255), ("even30", 30 / 255)):
+        d = find_noise(noise).apply(scene, np.random.default_rng(0))
+        found = noise_level.estimate_noise(torch.from_numpy(d.y), ok).level
+        assert float(found.median()) == pytest.approx(truth, rel=0.15)
