@@ -143,7 +143,7 @@ def test_a_full_disk_leaves_the_old_file(hyperdlw, tmp_path, noisy, small, monke
     assert target.read_bytes() == b"old"
 
 
-def test_ctrl_c_leaves_no_debris(hyperdlw, tmp_path, noisy, small, monkeypatch):
+def test_ctrl_c_says_how_to_go_on(hyperdlw, tmp_path, noisy, small, monkeypatch):
     from hyperdlw.pipeline.in_strips import InStrips
 
     def stop(*args: object) -> None:
@@ -152,4 +152,6 @@ def test_ctrl_c_leaves_no_debris(hyperdlw, tmp_path, noisy, small, monkeypatch):
     monkeypatch.setattr(InStrips, "restore", stop)
     ran = hyperdlw("denoise", noisy, tmp_path / "a.npy", *small)
     assert ran.code == 130, ran.err
-    assert [p.name for p in tmp_path.iterdir()] == ["noisy.npy"]
+    assert "interrupted; finished tiles are kept" in ran.err
+    assert "hyperdlw clean" in ran.err
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".a.npy.hyperdlw", "noisy.npy"]

@@ -22,13 +22,13 @@ from hyperdlw.networks.dlwnet import DLWnet3d
 from hyperdlw.pipeline import Report, denoise_file
 from hyperdlw.pipeline import in_strips as running
 from hyperdlw.pipeline.journal import (
-    Serial,
     folder_of,
     journal_line,
     key_of,
     open_journal,
     read_journal,
 )
+from hyperdlw.pipeline.workers import Serial
 from hyperdlw.testbed import scenes
 from hyperdlw.weights import Net
 
@@ -185,14 +185,17 @@ def test_other_options_start_anew(noisy, tmp_path):
     assert run(noisy, target, "tvs").tiling["resumed"] == 0
 
 
-def test_ctrl_c_leaves_nothing(noisy, tmp_path):
+def test_ctrl_c_keeps_the_finished_tiles(noisy, tmp_path):
+    target = tmp_path / "out.npy"
+
     def stop(stage: str, done: int, count: int) -> None:
         if stage == "start":
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        run(noisy, tmp_path / "out.npy", "tvs", watch=stop)
-    assert [p.name for p in tmp_path.iterdir()] == ["in.npy"]
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        run(noisy, target, "tvs", watch=stop)
+    assert f"'hyperdlw clean {target}' removes them" in stopped.value.__notes__[0]
+    assert run(noisy, target, "tvs").tiling["resumed"] > 0
 
 
 def test_one_process_per_output(tmp_path):

@@ -1,5 +1,6 @@
 from .atomic import atomic as atomic
 from .atomic import check_output as check_output
+from .atomic import list_partials as list_partials
 from .checks import check_disk as check_disk
 from .checks import format_size as format_size
 from .checks import measure_memory as measure_memory
@@ -20,6 +21,8 @@ from .pictures import silence_gdal as silence_gdal
 from .places import check_places as check_places
 from .places import check_room as check_room
 from .places import check_save as check_save
+from .places import check_unchanged as check_unchanged
+from .places import identify_files as identify_files
 from .reader import CubeReader as CubeReader
 from .reader import Described as Described
 from .reader import FileFacts as FileFacts

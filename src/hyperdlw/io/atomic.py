@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import platform
+import re
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -18,8 +22,9 @@ def atomic(
 ) -> Iterator[Path]:
     """Give a temporary name beside ``path`` to write to, and move it into place at the end.
 
-    The temporary ``.<name>.<pid>.partial`` is synced to the disk before the move and removed if
-    anything fails, so an existing output stays as it was. A link is followed, not replaced.
+    The temporary ``.<name>.<machine>-<pid>-<random>.partial`` is synced to the disk before the move and
+    removed if anything fails, so an existing output stays as it was. Those of processes of this
+    machine that are gone are removed, too. A link is followed, not replaced.
 
     Args:
         path: the output; its folder must exist.
@@ -39,9 +44,11 @@ def atomic(
     """
     check_output(path, overwrite=overwrite, directory=directory)
     target = Path(os.path.realpath(path))
-    tmp = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    own = f"{_name_machine()}-{os.getpid()}-{secrets.token_hex(4)}"
+    tmp = target.with_name(f".{target.name}.{own}.partial")
     try:
-        _remove(tmp)  # left by a killed process that had our number
+        for left in list_partials(target.parent, target.name):
+            _remove(left)
         if directory:
             tmp.mkdir()
         yield tmp
@@ -57,6 +64,25 @@ def atomic(
         _remove(tmp)
 
 
+def _name_machine() -> str:
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:6]
+
+
+def list_partials(folder: Path, name: str | None = None) -> list[Path]:
+    """Temporary outputs in a folder (of one output) whose process, of this machine, is gone."""
+    found: list[Path] = []
+    for path in folder.iterdir() if os.name == "posix" else ():
+        parts = re.fullmatch(r"\.(.+)\.(\w{6})-(\d+)-\w{8}\.partial(\.hdr)?", path.name)
+        if parts and parts[2] == _name_machine() and name in (None, parts[1]):
+            try:
+                os.kill(int(parts[3]), 0)
+            except ProcessLookupError:
+                found.append(path)
+            except OSError:
+                continue
+    return found
+
+
 def check_output(
     path: str | os.PathLike[str], *, overwrite: bool = False, directory: bool = False
 ) -> None:
@@ -69,7 +95,9 @@ def check_output(
         words = f"there is no folder {given.parent} to write {given.name} in"
         raise BadFile(f"{words}; create it first")
     try:  # with the longest name that is needed on the way
-        handle, trial = tempfile.mkstemp(".partial.hdr", f".{target.name}.", target.parent)
+        handle, trial = tempfile.mkstemp(
+            "-" * 16 + ".partial.hdr", f".{target.name}.", target.parent
+        )
     except OSError as error:
         raise _explain(path, error) from error
     os.close(handle)

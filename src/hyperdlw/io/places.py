@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ..errors import BadOption
+from ..errors import BadFile, BadOption
 from .atomic import check_output
 from .checks import check_disk, count_bytes
 from .formats import check_fits, choose_format, find_by_ending, find_format
@@ -89,3 +90,43 @@ def check_room(wanted: Mapping[str, Described]) -> None:
         likes = [wanted[path] for path in here]
         needed = sum(count_bytes(like.shape, like.encoding.dtype) for like in likes)
         check_disk(folders[here[0]], " and ".join(here), needed)
+
+
+SAMPLE = 16 * 2**20
+"""Bytes of an input that are hashed; of larger files blocks that are spread over them."""
+
+Identity = list[tuple[str, int, int, int, str]]
+"""Name, size, times and a hash of every file of a cube."""
+
+
+def identify_files(path: str | os.PathLike[str]) -> Identity:
+    """What tells the files of a cube from others, and from themselves after a change.
+
+    The time of the last change of an inode (ctime) cannot be set back, unlike that of the data.
+    """
+    files: set[Path] = set()
+    for place in _list_files(os.fspath(path), reading=True):
+        files |= set(place.rglob("*")) if place.is_dir() else {place}
+    plain = sorted(file for file in files if file.is_file())
+    share = max(4096, SAMPLE // max(1, len(plain)))
+    found: Identity = []
+    for file in plain:
+        about = file.stat()
+        block = max(4096, share // 16)
+        step = max(block, (about.st_size - block) // 15 if about.st_size > share else block)
+        digest = hashlib.sha256()
+        with open(file, "rb") as held:
+            for at in range(0, about.st_size, step):
+                held.seek(at)
+                digest.update(held.read(block))
+        times = about.st_mtime_ns, about.st_ctime_ns
+        found.append((os.fspath(file), about.st_size, *times, digest.hexdigest()))
+    return found
+
+
+def check_unchanged(path: str | os.PathLike[str], known: Identity) -> None:
+    """Refuse an input whose files are not what they were."""
+    if identify_files(path) != known:
+        raise BadFile(
+            f"{os.fspath(path)} changed while it was read; nothing was written: run the command again"
+        )

@@ -14,9 +14,7 @@ Every verb is one or more maps over strips or bands whose finished items the jou
 
 from __future__ import annotations
 
-import hashlib
 import math
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -31,17 +29,18 @@ from torch import Tensor
 from .. import __version__
 from ..cube import BandRange, Cube
 from ..errors import BadOption
-from ..io import CubeReader
+from ..io import CubeReader, identify_files
 from ..solver import DiskArray, DiskProblem, StripSolver, Whole, use_stages
 from ..weights import FLOOR, Source, multiply_weights, rescale_weights, sum_weights
 from .choose import Chosen, ImageRounds, choice_rows, choose_settings
 from .job import Band, Job, Reader
-from .journal import Journal, Serial, Watch, key_of, open_executor, open_journal
+from .journal import Journal, Watch, key_of, open_journal
 from .options import Options
 from .plan import Plan
 from .prepare import explain_unusable, find_limits, select_usable
 from .products import ArrayOutputs, Pens, StripOutputs
 from .report import Counts, Outcome
+from .workers import Serial, open_executor
 
 
 def copy_strip(job: Job, reader: Reader, i: int) -> None:
@@ -270,7 +269,8 @@ def open_strips(
     others = "source", "memory", "workers", "scheduler"
     decides = {k: v for k, v in vars(options).items() if k not in others}
     facts = {
-        "input": identify_file(reader) if isinstance(reader, CubeReader) else None,
+        "input": identify_files(reader.path) if isinstance(reader, CubeReader) else None,
+        "encoding": asdict(reader.encoding) if isinstance(reader, CubeReader) else None,
         "plan": asdict(plan),
         "options": decides | {"weights": [options.source.name, options.source.digest]},
         "networks": options.networks,
@@ -282,14 +282,3 @@ def open_strips(
     ):
         journal.executor, journal.watch = executor, watch
         yield InStrips(reader, options, plan, journal, outputs)
-
-
-def identify_file(source: CubeReader) -> list[object]:
-    """What tells a file from others: its name, size and time, and a hash of three of its rows."""
-    rows = source.shape[1]
-    digest = hashlib.sha256()
-    for row in sorted({0, rows // 2, rows - 1}):
-        digest.update(source.read_stored(slice(row, row + 1)).tobytes())
-    about = Path(source.path).stat()
-    file = os.path.realpath(source.path), about.st_size, about.st_mtime_ns
-    return [*file, source.shape, asdict(source.encoding), digest.hexdigest()]

@@ -3,76 +3,35 @@
 Everything lies in one hidden folder beside the output, ``.<name>.hyperdlw``: raw arrays, one file per
 finished tile, and ``journal``. A killed run that is started again with the same input and options
 finds there what is done already; another input or other options start anew. The folder goes when
-the output is complete. A run survives the end of its process, not that of the machine (the data
-are not synced): after a restart it starts anew.
+the output is complete. A run survives the end of its process, Ctrl-C included, not that of the machine
+(the data are not synced): after a restart it starts anew.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import gc
 import hashlib
 import json
-import math
 import os
 import shutil
-import time
+import stat
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
-import torch
-
-from ..errors import BadFile, DlwError, MissingDependency, OutOfResources
-from ..io import check_disk, format_size
+from ..errors import BadFile, OutOfResources
+from ..io import check_disk, format_size, list_partials
 from ..solver import DiskArray, damaged_scratch
+from .workers import Executor, Serial, Task
 
 Watch = Callable[[str, int, int], None]
 """(stage, finished items, items)."""
 
-Task = Callable[[int], Any]
-Results = Iterator[tuple[int, Any]]
-
-
-class Executor(Protocol):
-    """Calls a function with every item, here or elsewhere; yields (item, result) as they come."""
-
-    def run(self, function: Task, items: Iterable[int]) -> Results: ...
-
-
-class Serial:
-    """One after the other, in this process."""
-
-    def run(self, function: Task, items: Iterable[int]) -> Results:
-        for item in items:
-            yield item, released(function, item)
-
-
-def released(function: Task, item: int) -> Any:
-    """function(item), and then give back the memory it took.
-
-    A problem and its functions refer to each other, so that only the collector ends them, and the C
-    library keeps what was freed. Telling it to trim after every small item would cost too much.
-    """
-    try:
-        return function(item)
-    finally:
-        gc.collect(1)
-        now = time.monotonic()
-        if now - _last_trim[0] > 1.0:
-            _last_trim[0] = now
-            with suppress(OSError, AttributeError):
-                ctypes.CDLL(None).malloc_trim(0)
-
-
-_last_trim = [-math.inf]
-"""When this process gave memory back, in seconds."""
+SUFFIX = ".hyperdlw"
+"""The ending of scratch folders."""
 
 
 @dataclass
@@ -185,25 +144,23 @@ def key_of(facts: Any) -> str:
 def folder_of(target: str | os.PathLike[str]) -> Path:
     """Where the run for an output keeps its files."""
     path = Path(os.path.realpath(target))
-    return path.with_name(f".{path.name}.hyperdlw")
+    return path.with_name(f".{path.name}{SUFFIX}")
 
 
 @contextmanager
 def open_journal(folder: Path, key: str, needed: int) -> Iterator[Journal]:
-    """The folder of a run and its journal; removed at the end or by Ctrl-C, else kept.
+    """The folder of a run and its journal; removed at the end, kept if the run is cut short.
 
     What an earlier run with another key left is thrown away; ``needed`` are bytes on disk.
     """
-    folder.mkdir(exist_ok=True)
-    with open(folder / "journal", "ab+", buffering=0) as file:
-        _lock(file, folder)
-        file.seek(0)
+    _make_own(folder)
+    with _open_locked(folder) as file:
         found, done, whole = read_journal(file.read())
-        if found == key:
+        if found == key and not any(entry.is_symlink() for entry in folder.rglob("*")):
             file.truncate(whole)
         else:
             for entry in folder.iterdir():
-                if entry.is_dir():
+                if entry.is_dir() and not entry.is_symlink():
                     shutil.rmtree(entry)
                 elif entry.name != "journal":
                     entry.unlink()
@@ -213,9 +170,13 @@ def open_journal(folder: Path, key: str, needed: int) -> Iterator[Journal]:
             file.write(journal_line({"key": key}))
         try:
             yield Journal(folder, file, done)
-        except KeyboardInterrupt:
-            # Whoever stops a run by hand wants no gigabytes left; a killed one is resumed.
-            shutil.rmtree(folder, ignore_errors=True)
+        except KeyboardInterrupt as stop:
+            if folder.name.endswith(SUFFIX):
+                target = folder.with_name(folder.name[1 : -len(SUFFIX)])
+                stop.add_note(
+                    f"finished tiles are kept: the same command goes on, 'hyperdlw clean {target}' "
+                    "removes them"
+                )
             raise
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -230,115 +191,65 @@ def open_journal(folder: Path, key: str, needed: int) -> Iterator[Journal]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _lock(file: IO[bytes], folder: Path) -> None:
-    """One process per output; the lock goes with the process, however it ends."""
+def _make_own(folder: Path) -> None:
+    """Make a folder, or take one of an earlier run: nobody else may have planted files or links there."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    about = folder.lstat()
+    if not stat.S_ISDIR(about.st_mode) or (os.name == "posix" and about.st_uid != os.geteuid()):
+        raise BadFile(
+            f"{folder} is in the way: scratch files go there, and it is a link, a file or somebody "
+            "else's folder; remove it or choose another output"
+        )
+    folder.chmod(0o700)
+
+
+def _open_locked(folder: Path) -> IO[bytes]:
+    """The journal of a folder; one process per output, until it ends, however it ends."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        handle = os.open(folder / "journal", flags, 0o600)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise damaged_scratch(folder) from error
+        raise
+    file = os.fdopen(handle, "ab+", buffering=0)
+    file.seek(0)
     try:
         import fcntl
     except ImportError:  # pragma: no cover
-        return
+        return file
     try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
+        file.close()
         raise BadFile(
             f"another process is working on this output ({folder}); wait for it to end"
         ) from error
+    return file
 
 
-# --- workers: this process, processes of this machine, or a Dask cluster
+def clean_scratch(path: str | os.PathLike[str]) -> tuple[list[Path], list[Path]]:
+    """Remove what runs that are over left beside an output, or in a folder for all outputs in it.
 
-RETRIES = 3
-"""How often a tile is tried again when its worker dies."""
-
-
-@dataclass(frozen=True)
-class Dask:
-    """A Dask cluster. All workers must see the scratch folder and the input under the same names.
-
-    A worker that dies costs the tiles it was working on: what it had finished is forgotten by the
-    cluster as soon as it is known here, and the files it wrote stay.
+    Returns what was removed and what is still at work or not ours.
     """
-
-    client: Any
-
-    def run(self, function: Task, items: Iterable[int]) -> Results:
-        waiting = list(items)
-        for _ in range(RETRIES):
-            for item, result in self._tried(function, waiting):
-                waiting.remove(item)
-                yield item, result
-            if not waiting:
-                return
-        raise _brought_down()
-
-    def _tried(self, function: Task, items: Sequence[int]) -> Results:
-        """The same, without the items whose function was lost with all the workers that had it."""
-        if not items:
-            return
-        distributed: Any = import_module("distributed")
+    given, own = Path(path), folder_of(path)
+    everything = given.is_dir() and not own.exists()
+    where, name = (given, None) if everything else (own.parent, Path(os.path.realpath(path)).name)
+    if not where.is_dir():
+        raise BadFile(f"there is no folder {where}; give an output or a folder with outputs")
+    removed, kept = list_partials(where, name), []
+    for entry in removed:
+        shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+    for folder in where.glob(f".*{SUFFIX}") if everything else [own]:
+        if not os.path.lexists(folder):
+            continue
         try:
-            (held,) = self.client.scatter([function], broadcast=True, hash=False)
-        except OSError:  # a worker went away meanwhile, or there is none at the moment
-            return
-        tasks = {self.client.submit(_call, held, i, pure=False, retries=RETRIES): i for i in items}
-        try:
-            for future in distributed.as_completed(list(tasks)):
-                item = tasks.pop(future)
-                try:
-                    result = future.result()
-                except CancelledError:
-                    continue
-                except Exception as error:
-                    if type(error).__name__ == "KilledWorker":
-                        raise _brought_down() from error
-                    raise
-                # The cluster computes again whatever is lost and wanted: this is wanted no longer.
-                future.release()
-                yield item, result
-        finally:
-            self.client.cancel(list(tasks))
-
-
-def _call(function: Task, item: int) -> Any:
-    torch.set_num_threads(1)
-    return released(function, item)
-
-
-def _brought_down() -> OutOfResources:
-    return OutOfResources(
-        "a tile brought several workers down, most likely by its memory; "
-        "give a smaller --memory or fewer --workers"
-    )
-
-
-@contextmanager
-def open_executor(workers: int | None = None, scheduler: str | None = None) -> Iterator[Executor]:
-    """The executor for ``--workers`` and ``--scheduler``; serial without them."""
-    if workers is None and scheduler is None:
-        yield Serial()
-        return
-    try:
-        dask: Any = import_module("dask")
-        distributed: Any = import_module("distributed")
-    except ImportError as error:
-        raise MissingDependency(
-            "workers need extra packages; install them with: pip install 'hyperdlw[scale]'"
-        ) from error
-    if scheduler is not None:
-        try:
-            client = distributed.Client(scheduler, timeout="10s")
-        except (OSError, ValueError, TimeoutError) as error:
-            raise DlwError(
-                f"there is no Dask scheduler at {scheduler}; check the address"
-            ) from error
-        with client:
-            yield Dask(client)
-        return
-    with (
-        # On a busy machine the successor of a dead process may take a while to start.
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "10 minutes"}),
-        distributed.LocalCluster(
-            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield Dask(client)
+            _make_own(folder)
+            with _open_locked(folder):
+                shutil.rmtree(folder)
+            removed.append(folder)
+        except (BadFile, OSError):
+            kept.append(folder)
+    return removed, kept

@@ -232,6 +232,7 @@ def denoise_file(
     if options.published and outputs.weights is not None:
         raise BadOption(f"the model '{options.model}' uses no weights, so there are none to write")
     files: FileOutputs | None = None
+    known = io.identify_files(source)
     with ExitStack() as stack:
         reader = stack.enter_context(io.open_reader(source, **asdict(reading)))
         if auto:
@@ -247,8 +248,10 @@ def denoise_file(
             watch = None if progress is None else progress.item_done
             with open_strips(reader, options, plan, files, folder_of(target), watch) as strips:
                 report = run_way(strips, options, plan, strict)
+            io.check_unchanged(source, known)  # the outputs get their names after this
         else:
             cube = reader.read_cube()
+            io.check_unchanged(source, known)
             way = InMemory(cube, options, None if progress is None else progress.step_made)
             report = run_way(way, options, plan, strict)
             if report.converged or not strict:

@@ -94,6 +94,27 @@ def convert(
     console.print_summary({"bands x rows x columns": size, "type": done.dtype, "output": target})
 
 
+def clean(
+    places: Annotated[
+        list[str], typer.Argument(metavar="OUT...", help="Outputs, or folders with outputs.")
+    ],
+) -> None:
+    """Remove what runs that were cut short left.
+
+    The scratch folders and unfinished files beside outputs; those of runs that are at work stay.
+    """
+    from ...pipeline import clean_scratch
+
+    for place in places:
+        removed, kept = clean_scratch(place)
+        for path in removed:
+            console.out.print(f"removed {path}", markup=False)
+        for path in kept:
+            console.out.print(
+                f"kept {path}: a run is at work there, or it is not yours", markup=False
+            )
+
+
 def view(
     source: options.In,
     target: Annotated[

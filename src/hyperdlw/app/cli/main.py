@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Annotated, Any
 
 import typer
@@ -18,7 +19,7 @@ from ...errors import DlwError
 from . import console
 from .bench import bench
 from .experiments import audit, demo, noise, score
-from .files import convert, import_weights, info, models, nets, view
+from .files import clean, convert, import_weights, info, models, nets, view
 from .options import expand_options
 from .restore import advise, denoise, weights
 from .train import train, train_denoiser, train_rival
@@ -63,6 +64,7 @@ COMMANDS = (
     info,
     advise,
     convert,
+    clean,
     models,
     nets,
     noise,
@@ -76,8 +78,24 @@ COMMANDS = (
     view,
 )
 """In the order of ``hyperdlw --help``; the name of a function is that of its command."""
+
+
+def tell_interrupt(command: Callable[..., None]) -> Callable[..., None]:
+    """The command; Ctrl-C is told with what its notes say, which typer would drop."""
+
+    @wraps(command)
+    def told(*args: object, **given: object) -> None:
+        try:
+            command(*args, **given)
+        except KeyboardInterrupt as stop:
+            console.complain("; ".join(["interrupted", *getattr(stop, "__notes__", [])]))
+            raise
+
+    return told
+
+
 for command in COMMANDS:
-    app.command(command.__name__.replace("_", "-"))(expand_options(command))
+    app.command(command.__name__.replace("_", "-"))(tell_interrupt(expand_options(command)))
 
 
 # --- errors

@@ -97,7 +97,8 @@ class Envi(Format):
         return facts.find_losses(like)
 
     def list_files(self, path: Path) -> tuple[Path, ...]:
-        return name_pair(path)
+        data, head = name_pair(path)
+        return data, head, *facts.list_data(head)
 
     def check_place(self, path: Path, overwrite: bool) -> None:
         """Both files of the pair must be free, or be a pair that may be replaced."""
