@@ -12,6 +12,7 @@ from ..solver import FactorPenalty, Model, Problem, Schedule, product, reweighte
 LOST = 0.1
 """Share of the structure of the cube below which the published method has wiped out the image."""
 TRIES = 5
+PUBLISHED = Schedule(steps=50, mu=1.0, multipliers=False, proximal=0.1, stopping="change")
 
 
 def build(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = None) -> Model:
@@ -52,7 +53,7 @@ def original(
     return Model(
         terms=(product(rank, penalty, "arbitrary"),),
         fidelity=reweighted_l1(0.04),
-        schedule=Schedule(steps=50, mu=1.0, multipliers=False, proximal=0.1, stopping="change"),
+        schedule=PUBLISHED,
         central="data",
         output=0,
         rank=rank,
@@ -67,14 +68,17 @@ class BackOff:
     The penalty is a number of the algorithm, which its authors set by hand. The first inner pass smooths
     the maps by penalty / A'A. Where few bright pixels press a dark scene into a corner, no difference
     is then above the threshold of the logarithm: every map becomes flat, and the logarithm has no slope
-    that leads back. The new start is the leading spectra of the cube.
+    that leads back. The new start is the leading spectra of the cube. A schedule that was chosen is run
+    once, as it is.
     """
 
     penalty: FactorPenalty
     left: int = TRIES - 1
 
     def __call__(self, problem: Problem, x: Tensor) -> Model | None:
-        if not self.left or find_structure(x) >= LOST * find_structure(problem.y):
+        if not self.left or problem.model.schedule != PUBLISHED:
+            return None
+        if find_structure(x) >= LOST * find_structure(problem.measured):
             return None
         model = problem.model
         assert model.rank is not None

@@ -88,7 +88,7 @@ class Model:
         method: another way to the solution, for what is not of this form (a deep image prior); it
             gets the problem, the schedule and ``watch``.
         again: (problem, its solution x) -> the model to solve with instead, where x is no solution,
-            or None; for images in memory and without gradients.
+            or None; for one image in memory, without gradients.
     """
 
     terms: tuple[Term, ...]
