@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hyperdlw import models
 from hyperdlw.models.denoisers import denoise_eigenimages
-from hyperdlw.pipeline.guard import guard
+from hyperdlw.pipeline.guard import guard, spare_floor
 from hyperdlw.pipeline.limits import fit_limits
 from hyperdlw.pipeline.wild import set_aside, wild_voxels
 from hyperdlw.solver import Problem, solve
@@ -57,8 +57,9 @@ def restore(
     part = model_share(law, share, unevenness(y - x, law, x, ~lost))
     words = ""
     if part < 1:
-        mild = denoise_eigenimages(torch.where(lost, x, y), law.level, law.variance)
-        kept = guard(y, mild, law, lost)
+        spared = spare_floor(law)
+        mild = denoise_eigenimages(torch.where(lost, x, y), spared.level, spared.variance)
+        kept = guard(y, mild, spared, lost)
         x, words = part * x + (1 - part) * kept.x, kept.words
     info.update(
         uneven=unevenness(y - x, law, x, ~lost),
