@@ -27,7 +27,7 @@ NOTHING = 2e-4
 """A noise level below this part of the range is not worth touching a cube for: 74 dB."""
 
 OWN, ADDED = 0.003, 0.004
-"""Level of constant and photon noise, in ranges: up to the first it is the image's own, from the second not."""
+"""Level in ranges of constant and photon noise: up to the first the image's own, above the second not."""
 MIXED, PURE = 0.5, 0.93
 """Share of proportional noise, in the median over bands, from which it is removed, and in full."""
 WEAK, CLEAR, STRICT = 0.001, 0.0015, 0.8
