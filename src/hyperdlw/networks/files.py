@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ..errors import BadFile, BadModel, BadOption, unknown_name
 from ..io import atomic
+from .caffe import HSIDCNN_LAYERS, list_tensors
 from .dlwnet import ARCHITECTURES, DLWnet3d, Network
 from .ffdnet import FFDNet
 from .hsidcnn import HSIDCNN
@@ -255,14 +256,34 @@ FOREIGN_KEYS = ("conv1", "conv2", "mid_layer.0", "mid_layer.2", "mid_layer.4", "
 """Layers of the checkpoints released with the paper: spatial and spectral factors in turn."""
 
 
-def import_network(path: str | Path, name: str | None = None) -> tuple[DLWnet3d | SERT, Card]:
+def import_network(
+    path: str | Path, name: str | None = None
+) -> tuple[DLWnet3d | SERT | HSIDCNN, Card]:
     """A network from a checkpoint of one of the programs we know, by the names of its tensors."""
+    if Path(path).suffix == ".caffemodel":
+        return import_hsidcnn(path, name)
     tensors = read_checkpoint(path)
     if "conv_first.weight" not in tensors:
         return import_checkpoint(path, name)
     net = from_released(tensors)
     theirs = {k: (released_name(k), tuple(v.shape)) for k, v in net.state_dict().items()}
     return _fill(net, path, tensors, theirs), {**_card(path, name), "kind": "denoiser"}
+
+
+def import_hsidcnn(path: str | Path, name: str | None = None) -> tuple[HSIDCNN, Card]:
+    """HSID-CNN from a Caffe file of its authors, and a card for it."""
+    try:
+        tensors = list_tensors(_read_bytes(Path(path)))
+    except BadModel as error:
+        raise BadModel(f"{path} is not a readable Caffe network: {error}") from None
+    first = tensors.get("feature3.weight")
+    around = first.shape[1] if first is not None and first.dim() == 4 else 24
+    net = HSIDCNN(around) if around >= 2 and around % 2 == 0 else HSIDCNN()
+    theirs = {}
+    for key, value in net.state_dict().items():
+        layer, _, kind = key.rpartition(".")
+        theirs[key] = f"{HSIDCNN_LAYERS[layer]}.{kind}", tuple(value.shape)
+    return _fill(net, path, tensors, theirs), _card(path, name)
 
 
 def import_checkpoint(path: str | Path, name: str | None = None) -> tuple[DLWnet3d, Card]:

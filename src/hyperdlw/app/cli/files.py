@@ -232,9 +232,10 @@ def import_weights(
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Read a released PyTorch checkpoint.
+    """Read a released checkpoint.
 
-    Turns one of the paper's authors, or of SERT, into a hyperdlw network; only tensors are read.
+    Turns one of the paper's authors, of SERT (PyTorch) or of HSID-CNN (Caffe) into a hyperdlw network; only
+    tensors are read.
     """
     from ... import io
     from ...networks import files as store
