@@ -14,7 +14,7 @@ EXTRA_test := test
 EXTRA_lint := lint
 EXTRA_docs := docs
 
-.PHONY: demo test test-slow fuzz lint format docs figures bench bench-small lock clean
+.PHONY: demo test test-slow fuzz lint format docs figures listing bench bench-small lock clean
 .SECONDARY:
 
 # The run time: the package and what it needs. A torch that is there is kept. LOCKED=1 installs what
@@ -75,6 +75,10 @@ figures: $(VENV)/.run
 # Every table and figure of the paper on a small scene made by code: minutes, to see that all run.
 bench-small: $(VENV)/.test
 	OMP_NUM_THREADS=2 $(BIN)/hyperdlw bench all --size small --out out/bench-small --quiet
+
+# The names that the command line and the page offer, to be read without torch.
+listing: $(VENV)/.run
+	$(BIN)/python -m hyperdlw.app.listing
 
 bench: $(VENV)/.run
 	$(BIN)/python benchmarks/core.py

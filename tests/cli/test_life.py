@@ -265,3 +265,15 @@ def test_a_network_can_be_read_by_others(tmp_path):
     (tmp_path / "plain").write_bytes(b"")
     rights = [(tmp_path / n).stat().st_mode for n in ("net.safetensors", "plain")]
     assert rights[0] == rights[1]
+
+
+@pytest.mark.parametrize("command", ["--help", "denoise --help", "models", "nets"])
+def test_the_frame_is_quick(command):
+    """torch takes seconds to import; what only tells does without it, and without scipy."""
+    program = (
+        "import sys; from hyperdlw.app.cli.main import run; code = run(sys.argv[1:]);"
+        "heavy = {'torch', 'scipy', 'rasterio', 'matplotlib'} & set(sys.modules);"
+        "sys.exit(code or ', '.join(heavy) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *command.split()], capture_output=True)
+    assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from hyperdlw.app import listing
 from hyperdlw.errors import DlwError
 from hyperdlw.io import registry
 from hyperdlw.pipeline import plan as tiles
@@ -55,11 +56,12 @@ def installed(monkeypatch):
         for name, made in given.items()
     }
     plain = registry.scan_entry_points
-    monkeypatch.setattr(
-        registry,
-        "scan_entry_points",
-        lambda group: points if group == "hyperdlw.weights" else plain(group),
-    )
+    for module in (registry, listing):
+        monkeypatch.setattr(
+            module,
+            "scan_entry_points",
+            lambda group: points if group == "hyperdlw.weights" else plain(group),
+        )
 
 
 @pytest.fixture

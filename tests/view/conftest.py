@@ -47,7 +47,7 @@ def choices() -> Choices:
 @pytest.fixture
 def session(file: Path, choices: Choices) -> Iterator[Session]:
     held = Session(open_cube(file), file.name)
-    held.lister.found = choices
+    held.choices = choices
     yield held
     held.close()
 

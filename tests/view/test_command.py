@@ -60,23 +60,6 @@ def test_from_start_to_ctrl_c_during_a_job(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["y.npy"]
 
 
-def test_ctrl_c_while_the_models_are_listed(tmp_path):
-    np.save(tmp_path / "y.npy", np.zeros((5, 6, 7), np.uint8))
-    program = start(tmp_path / "y.npy")
-    try:
-        assert program.stdout is not None
-        address = program.stdout.readline().split()[0]
-        # torch takes seconds to import in the second interpreter, so this cannot be answered yet.
-        with pytest.raises(httpx.ReadTimeout):
-            httpx.get(f"{address}api/choices", timeout=0.5)
-        program.send_signal(signal.SIGINT)
-        out, err = program.communicate(timeout=120)
-    finally:
-        program.kill()
-    assert program.returncode == 0
-    assert (out, err) == ("", "")
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

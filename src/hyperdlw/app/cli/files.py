@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from ...errors import BadOption, MissingDependency
+from ...models import defaults
+from ..listing import read_listing
 from . import console, options
 
 
@@ -166,34 +168,32 @@ def models(as_json: options.Json = False) -> None:
 
     Models say what a clean image is and take weights; published methods are others, which do not.
     """
-    from ...models import list_models
+    known = read_listing()["models"]
 
-    entries, others = list_models("model") | list_models("preset"), list_models("published")
+    def having(option: str) -> list[str]:
+        return [name for name, e in known.items() if option in e["takes"]]
+
+    others = [name for name, e in known.items() if e["kind"] == "published"]
     if as_json:
-        facts: dict[str, dict[str, object]] = {
-            name: {
-                "summary": e.summary,
-                "original": e.original is not None,
-                "rank": "rank" in e.takes,
-                "denoiser": "denoiser" in e.takes,
-                "bands": e.bands,
-                "weights": True,
-            }
-            for name, e in entries.items()
-        }
-        for name, e in others.items():
-            count = e.count_parameters(31)
-            facts[name] = {"summary": e.summary, "parameters": count, "weights": False}
+        from ...models import list_models
+
+        facts: dict[str, dict[str, object]] = {}
+        for name, e in known.items():
+            facts[name] = {"summary": e["summary"], "weights": name not in others}
+            if name in others:
+                facts[name]["parameters"] = list_models()[name].count_parameters(31)
+            else:
+                takes = {word: word in e["takes"] for word in ("original", "rank", "denoiser")}
+                facts[name] |= {**takes, "bands": e["bands"]}
         console.print_json(facts)
         return
-    every = entries | others
     head = ("model", "what it says about a clean image")
-    console.print_table(head, [(name, e.summary) for name, e in every.items()])
+    console.print_table(head, [(name, e["summary"]) for name, e in known.items()])
     groups = {
-        "rank to choose (--rank)": [n for n, e in entries.items() if "rank" in e.takes],
-        "denoiser (--denoiser)": [n for n, e in every.items() if "denoiser" in e.takes],
-        "published version (--weights original)": [n for n, e in entries.items() if e.original],
-        "without weights": list(others),
+        "rank to choose (--rank)": [n for n in having("rank") if n not in others],
+        "denoiser (--denoiser)": having("denoiser"),
+        "published version (--weights original)": having("original"),
+        "without weights": others,
     }
     console.out.print("; ".join(f"{what}: {', '.join(names)}" for what, names in groups.items()))
 
@@ -203,25 +203,22 @@ def nets(as_json: options.Json = False) -> None:
 
     The networks inside the package, and the formulas that need none.
     """
-    from ...networks import files as store
-    from ...weights import DEFAULT, list_formulas
-
-    shipped = {name: store.load_network(name) for name in store.list_networks()}
-    formulas = {name: entry.summary for name, entry in list_formulas().items()}
+    known = read_listing()
     if as_json:
+        from ...networks import files as store
+
+        shipped = {name: store.load_network(name) for name in store.list_networks()}
         cards = {k: {**v.card, "sha256": v.sha256} for k, v in shipped.items()}
-        console.print_json({"networks": cards, "formulas": formulas, "default": DEFAULT})
+        formulas = known["formulas"]
+        console.print_json({"networks": cards, "formulas": formulas, "default": defaults.WEIGHTS})
         return
     rows = []
-    for name, stored in shipped.items():
-        card = stored.card
-        through = "+".join(map(str, card.get("sources", []))) or "unknown models"
-        count = sum(p.numel() for p in stored.net.parameters())
-        bands = f", {stored.net.channels} bands only" if stored.net.channels else ""
-        note = " (default)" if name == DEFAULT else ""
-        rows.append((name, f"trained through {through}, {count} parameters{bands}{note}"))
-    console.print_table(("weights", "where they come from"), [*rows, *formulas.items()])
-    if not shipped:
+    for name, e in known["networks"].items():
+        bands = f", {e['bands']} bands only" if e["bands"] else ""
+        note = " (default)" if name == defaults.WEIGHTS else ""
+        rows.append((name, e["summary"] + bands + note))
+    console.print_table(("weights", "where they come from"), [*rows, *known["formulas"].items()])
+    if not rows:
         console.out.print("no network is shipped with this build; see 'hyperdlw import-weights'")
 
 

@@ -1,21 +1,16 @@
-"""One job of the page, what there is to choose for it, and how far it is.
-
-Listing the choices needs torch, which takes seconds and 200 MB. So the server asks a second interpreter
-(``python -m hyperdlw.app.page.job BANDS``) and stays small and quick until a job is asked for.
-"""
+"""One job of the page, what there is to choose for it, and how far it is."""
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import asdict, dataclass, field
 from typing import Literal, TypedDict
 
 from ...errors import BadOption, DlwError, unknown_name
+from ...models import defaults
+from ..listing import read_listing
 
 Strength = float | Literal["auto"]
 Progress = Literal["waiting", "weights", "preview", "solving", "done", "cancelled", "failed"]
@@ -25,10 +20,6 @@ STRENGTHS = (1e-3, 1e3)
 
 class Busy(DlwError):
     """Another job is running."""
-
-
-class Unready(DlwError):
-    """The registries could not be read (now)."""
 
 
 class Stop(Exception):
@@ -46,70 +37,21 @@ class Choices(TypedDict):
 
 def list_choices(bands: int) -> Choices:
     """Models and weight sources that fit a cube of ``bands`` bands."""
-    from ...models import list_models
-    from ...networks import files as store
-    from ...pipeline import DEFAULT_MODEL
-    from ...weights import DEFAULT, list_formulas
-
-    weights = {}
-    for name in store.list_networks():
-        stored = store.load_network(name)
-        if stored.net.channels in (None, bands):
-            through = ", ".join(map(str, stored.card.get("sources", []))) or "unknown models"
-            weights[name] = f"Network trained through {through}."
-    weights |= {name: entry.summary for name, entry in list_formulas().items()}
-    models = {name: entry.summary for name, entry in list_models("model").items()}
+    known = read_listing()
+    fits = (None, bands)
+    networks = {n: e["summary"] for n, e in known["networks"].items() if e["bands"] in fits}
+    weights = networks | known["formulas"]
+    models = {
+        n: e["summary"]
+        for n, e in known["models"].items()
+        if e["kind"] == "model" and e["bands"] in fits
+    }
     return {
         "models": models,
         "weights": weights,
-        "model": DEFAULT_MODEL if DEFAULT_MODEL in models else next(iter(models)),
-        "weight": DEFAULT if DEFAULT in weights else next(iter(weights)),
+        "model": defaults.MODEL if defaults.MODEL in models else next(iter(models)),
+        "weight": defaults.WEIGHTS if defaults.WEIGHTS in weights else next(iter(weights)),
     }
-
-
-class Lister:
-    """Asks for :func:`list_choices` once, in a second interpreter that can be ended at any time."""
-
-    def __init__(self, bands: int) -> None:
-        self.bands = bands
-        self.found: Choices | None = None
-        self._asking = threading.Lock()
-        self._state = threading.Lock()
-        self._child: subprocess.Popen[str] | None = None
-        self._closed = False
-
-    def get(self) -> Choices:
-        """The choices; this interpreter lists them itself if it has torch already."""
-        with self._asking:
-            if self.found is None:
-                here = "torch" in sys.modules
-                self.found = list_choices(self.bands) if here else self._ask()
-            return self.found
-
-    def close(self) -> None:
-        with self._state:
-            self._closed = True
-            if self._child is not None:
-                self._child.kill()
-
-    def _ask(self) -> Choices:
-        with self._state:
-            if self._closed:
-                raise Unready("the program is closing")
-            self._child = child = subprocess.Popen(
-                [sys.executable, "-m", "hyperdlw.app.page.job", str(self.bands)],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                # Ctrl-C reaches every process of a terminal; this one is ended by its parent.
-                start_new_session=True,
-            )
-        out, err = child.communicate()
-        if child.returncode != 0:
-            last = (err.strip().splitlines() or ["it was ended"])[-1]
-            raise Unready(f"the models could not be listed ({last}); reload the page")
-        found: Choices = json.loads(out)
-        return found
 
 
 @dataclass(frozen=True)
@@ -177,7 +119,3 @@ class PageJob:
         seconds = time.monotonic() - self.begin if self.running else self.seconds
         state = {name: getattr(self, name) for name in names}
         return {**asdict(self.request), **state, "seconds": round(seconds, 2)}
-
-
-if __name__ == "__main__":
-    print(json.dumps(list_choices(int(sys.argv[1]))))

@@ -40,7 +40,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ...errors import BadOption, DlwError, OutputExists
 from ...pipeline import HEAT
 from . import exports
-from .job import Busy, JobRequest, Unready
+from .job import Busy, JobRequest
 from .session import Absent, Session
 
 MEDIA = mimetypes.MimeTypes()
@@ -149,7 +149,7 @@ def build_app(session: Session, token: str, hosts: frozenset[str]) -> ASGIApp:
         return JSONResponse({**session.facts(), **session.status()})
 
     async def choices(request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(lambda: session.choices))
+        return JSONResponse(session.choices)
 
     async def plane(request: Request) -> Response:
         values = session.plane(
@@ -173,8 +173,7 @@ def build_app(session: Session, token: str, hosts: frozenset[str]) -> ASGIApp:
 
     async def start(request: Request) -> Response:
         wanted = await read_body(request)
-        known = await run_in_threadpool(lambda: session.choices)
-        return JSONResponse(session.start(JobRequest.parse(wanted, known)).as_dict(), 202)
+        return JSONResponse(session.start(JobRequest.parse(wanted, session.choices)).as_dict(), 202)
 
     async def cancel(request: Request) -> Response:
         session.cancel()
@@ -252,7 +251,6 @@ CODES: tuple[tuple[type[DlwError], int], ...] = (
     (Busy, 409),
     (OutputExists, 409),
     (TooMuch, 429),
-    (Unready, 503),
 )
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...cube import Cube
 from ...errors import BadInput, DlwError
 from ...io import measure_memory
-from .job import Busy, Choices, JobRequest, Lister, PageJob, Stop
+from .job import Busy, Choices, JobRequest, PageJob, Stop, list_choices
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,14 +72,10 @@ class Session:
         self.closing = False
         self._preview: NDArray[np.float32] | None = None
         self._memory: Memory | None = None
-        self.lister = Lister(self.cube.bands)
+        self.choices: Choices = list_choices(self.cube.bands)
         self._lock = threading.Lock()
 
     # --- what there is to see
-
-    @property
-    def choices(self) -> Choices:
-        return self.lister.get()
 
     def layer(self, name: str) -> NDArray[np.float32]:
         """A cube of numbers to show: "noisy", "restored" or "weights"."""
@@ -169,7 +165,6 @@ class Session:
         """Take no more jobs, and ask everything that runs to stop; returns at once."""
         self.closing = True
         self.cancel()
-        self.lister.close()
 
     def close(self, seconds: float = 60.0) -> None:
         """Stop the job and wait for its thread."""
