@@ -172,7 +172,7 @@ def test_a_shipped_network_has_its_recipe(name: str) -> None:
     assert len(told) <= len(chain)
     for recipe, stage in zip(chain[-len(told) :], told, strict=True):
         done = Recipe.from_dict(stage["recipe"])
-        same = {"start": None, "stage": "", "stop": None, "scenes": (), "name": ""}
+        same = {"start": None, "stage": "", "stop": None, "scenes": (), "name": "x"}
         assert replace(recipe, **same) == replace(done, **same)
         assert recipe.last_step == stage["steps"]
         assert list(recipe.scenes) == (stage["data"] if recipe.scenes else [])

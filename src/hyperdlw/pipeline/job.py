@@ -17,6 +17,7 @@ from ..solver import DiskArray, Model
 from .choose import Chosen
 from .options import Options
 from .plan import Plan
+from .prepare import check_finite
 
 
 class MemoryReader:
@@ -130,6 +131,7 @@ class Job:
         w[use] = self.w.read(rows).numpy()
         touched = np.zeros_like(valid)
         touched[use] = True if self.options.fill else valid[use]
+        check_finite(values, touched)
         found = np.where(touched, values, data)
         return RestoredStrip(found, valid | touched, valid, w, reader.read_inexact(rows))
 

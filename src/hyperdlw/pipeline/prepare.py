@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..cube import BandRange, Cube, minmax_range, robust_range
-from ..errors import BadOption, NothingToDenoise
+from ..errors import BadOption, DlwError, NothingToDenoise
 
 Range = Literal["auto", "minmax"] | tuple[float, float]
 
@@ -26,6 +26,10 @@ def check_range(range: Range) -> None:
     lo, hi = map(float, range) if len(range) == 2 else (np.nan, np.nan)
     if not (np.isfinite([lo, hi]).all() and hi > lo):
         raise BadOption(f"range needs two numbers, the lower one first, not {range}")
+    # The numbers of an image are float32: a span of 0 or infinity there would be lost in silence.
+    limits = np.finfo(np.float32)
+    if not (max(-lo, hi, hi - lo) <= float(limits.max) and hi - lo >= float(limits.tiny)):
+        raise BadOption(f"range {range} is beyond float32; give limits near those of the data")
 
 
 def find_limits(cube: Cube, range: Range) -> BandRange:
@@ -96,11 +100,22 @@ def prepare_cube(cube: Cube, range: Range = "auto") -> Prepared:
     return Prepared(y, torch.from_numpy(ok), use, skipped, limits)
 
 
+def check_finite(values: NDArray[np.float32], touched: NDArray[np.bool_]) -> None:
+    """Refuse a result with voxels that are no numbers: it must not be written."""
+    count = np.count_nonzero(touched & ~np.isfinite(values))
+    if count:
+        raise DlwError(
+            f"the result has {count} voxels that are not finite, so nothing is handed over; look for "
+            "wild values in the input, give --range, or try another model or network"
+        )
+
+
 def put_back(cube: Cube, ready: Prepared, x: Tensor, fill: bool = False) -> Cube:
     """Undo scaling and selection; voxels that were not measured keep what they held, or are filled."""
     unit = np.zeros(cube.shape, np.float32)
     unit[ready.use] = x.numpy()
     values = ready.limits.from_unit(unit)
     touched = (cube.valid | fill) & ready.use[:, None, None]
+    check_finite(values, touched)
     restored = cube.with_data(np.where(touched, values, cube.data))
     return replace(restored, valid=cube.valid | touched) if fill else restored

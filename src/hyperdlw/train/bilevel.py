@@ -29,6 +29,7 @@ from .loop import (
     RunSettings,
     Training,
     TrainingData,
+    check_free,
     find_place,
     resume_run,
     run_training,
@@ -208,6 +209,8 @@ def train_recipe(
     folder = Path(out)
     minutes = settings.get("minutes")
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
+    for stage in recipe.stages:  # before the first stage, not after
+        check_free(stage, folder / stage.stage, settings)
     target, done = _train_stages(recipe, scenes, folder, deadline, settings)
     final = folder / target.name
     if not done or final == target:

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import BadFile, DlwError
+from ..errors import BadFile, DlwError, OutputExists
 from ..io import atomic
 from ..networks import FFDNet, Network, Rival
 from ..networks import files as store
@@ -253,12 +253,22 @@ def run_training(
     return target
 
 
+def check_free(recipe: TrainingPlan, out: Path, settings: RunSettings) -> None:
+    """Refuse a new run in a folder that has one: days of work may be in it."""
+    held = [p for p in (out / "checkpoint.pt", out / f"{recipe.name}.safetensors") if p.exists()]
+    if held and not settings.get("resume"):
+        raise OutputExists(
+            f"{held[0]} is there from an earlier run; go on with --resume, or choose another --out"
+        )
+
+
 def resume_run(
     kind: type[Training[PlanT, NetT, BatchT]], recipe: PlanT, out: Path, settings: RunSettings
 ) -> Training[PlanT, NetT, BatchT] | None:
     """The run in the checkpoint of a folder, if there is one and ``settings`` ask for it."""
+    check_free(recipe, out, settings)
     where = out / "checkpoint.pt"
-    if not (settings.get("resume") and where.exists()):
+    if not where.exists():
         return None
     run = kind.resume(where)
     recipe.check_same(run.recipe, where)

@@ -6,6 +6,7 @@ A recipe file (TOML) holds one recipe, or several stages that follow each other 
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
@@ -21,6 +22,8 @@ Values = dict[str, Any]
 """Plain values of TOML and JSON by key."""
 OLD_KEYS = {"stages": "growth"}
 """Keys in the cards of older networks, and what they are called now."""
+MOST = 10**8
+"""The largest count in a recipe."""
 FILTERS = 64
 """Filters of a network where nothing else is said, the paper's."""
 
@@ -82,7 +85,16 @@ class TrainingPlan:
     held_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in (self.name, self.stage or "x"):  # of files and folders
+            if not re.fullmatch(r"[^\W_][\w+. =-]{0,99}", str(name)):
+                raise BadOption(
+                    f"the recipe cannot be named {name!r}; take letters, digits and + - _ . only"
+                )
         self._check_counts("patch", "batch", "steps", "validate", "epoch", "filters", "stop")
+        self._check_numbers(1e-12, 100.0, "rate", "decay")
+        self._check_numbers(1e-12, math.inf, "clip")
+        self._check_numbers(0.0, 1.0, "average")
+        self._check_numbers(0, 2**32 - 1, "warmup", "seed")
         for size in self.growth:
             if len(size) != 3 or min(size) < 1:
                 raise BadOption(
@@ -104,8 +116,18 @@ class TrainingPlan:
     def _check_counts(self, *names: str) -> None:
         for name in names:
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise BadOption(f"{name} in the recipe must be at least 1, not {value}")
+            if value is not None and not (isinstance(value, int) and 1 <= value <= MOST):
+                raise BadOption(
+                    f"{name} in the recipe must be a whole number from 1 to {MOST}, not {value}"
+                )
+
+    def _check_numbers(self, least: float, most: float, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and least <= value <= most):
+                raise BadOption(
+                    f"{name} in the recipe must be a number from {least:g} to {most:g}, not {value}"
+                )
 
     @classmethod
     def from_dict(cls, values: Values) -> Self:
@@ -218,8 +240,10 @@ class Objective:
         check_words(self, "loss", "mse", "log")
         if self.times is not None and resolve(self.times).rounds > 1:
             raise BadOption(f"times in the recipe: '{self.times}' needs a restored image")
-        if self.depth <= 0:
-            raise BadOption(f"depth in the recipe must be larger than 0, not {self.depth}")
+        if not 0 < self.depth <= 100:
+            raise BadOption(
+                f"depth in the recipe must be above 0 and at most 100, not {self.depth}"
+            )
 
 
 @dataclass(frozen=True)
