@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import platform
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..errors import BadFile, OutputExists
+from ..errors import BadFile, DlwError, OutOfResources, OutputExists
 
 
 @contextmanager
@@ -111,11 +112,12 @@ def check_output(
         raise OutputExists(f"{path} exists; choose another name or pass --overwrite")
 
 
-def _explain(path: str | os.PathLike[str], error: OSError) -> BadFile:
+def _explain(path: str | os.PathLike[str], error: OSError) -> DlwError:
     shown = os.fspath(path)
     shown = shown if len(shown) < 200 else f"{shown[:100]}...{shown[-40:]}"
     why = f"{error.strerror or error}; check the free space and the rights of its folder"
-    return BadFile(f"cannot write {shown}: {why}")
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return (OutOfResources if full else BadFile)(f"cannot write {shown}: {why}")
 
 
 def _move(tmp: Path, target: Path) -> None:

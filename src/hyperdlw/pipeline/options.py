@@ -141,8 +141,10 @@ def check_options(
     if isinstance(strength, str):
         if strength != "auto":
             raise BadOption(f"strength must be a number or 'auto', not '{strength}'")
-    elif not (strength > 0 and math.isfinite(strength)):
-        raise BadOption(f"strength must be positive (1 is the published setting), not {strength}")
+    elif not 0 < strength <= 1e6:
+        raise BadOption(
+            f"strength must be positive (1 is the published setting) and at most 1e6, not {strength:.3g}"
+        )
     names = get_args(ScheduleName)
     if not isinstance(options.schedule, Schedule) and options.schedule not in names:
         raise BadOption(f"schedule must be 'paper' or 'converged', not '{options.schedule}'")

@@ -183,20 +183,21 @@ def print_next(*words: object) -> None:
 
 def print_notes(cube: Described, silent: bool) -> None:
     for note in () if silent else cube.metadata.get("notes", ()):
-        err.print(f"hyperdlw: note: {note}", markup=False)
+        err.print(f"hyperdlw: note: {make_harmless(note)}", markup=False)
 
 
 def print_summary(facts: Mapping[str, object], line: bool = True) -> None:
     """What is known, one fact a row; off a terminal a single line unless ``line`` is False."""
-    shown = {k: v for k, v in facts.items() if v is not None and v != ""}
+    shown = {k: make_harmless(v) for k, v in facts.items() if v is not None and v != ""}
     if line and not out.is_terminal:
         out.print("; ".join(f"{k} {v}" for k, v in shown.items()), markup=False)
         return
-    print_table(None, [(k, str(v)) for k, v in shown.items()])
+    print_table(None, list(shown.items()))
 
 
 def print_table(head: tuple[str, str] | None, rows: Sequence[tuple[str, str]]) -> None:
     """Two columns; a log has no width, so nothing is folded or cut there."""
+    rows = [(make_harmless(first), make_harmless(second)) for first, second in rows]
     if not out.is_terminal:
         lines = [*([head] if head else []), *rows]
         width = max(len(first) for first, _ in lines)
@@ -218,5 +219,14 @@ def print_json(value: Mapping[str, object]) -> None:
     print(json.dumps(to_json(value), indent=2, allow_nan=False))
 
 
+def make_harmless(text: object) -> str:
+    """A text from a file or a name without what a terminal would obey.
+
+    >>> make_harmless("a\x1b[2Jb")
+    'a\\x1b[2Jb'
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
+
+
 def complain(text: str) -> None:
-    print("hyperdlw: " + " ".join(text.split()), file=sys.stderr)
+    print("hyperdlw: " + make_harmless(" ".join(text.split())), file=sys.stderr)

@@ -89,9 +89,9 @@ def convert(
     if quiet:
         return
     for note in done.notes:
-        console.err.print(f"hyperdlw: note: {note}", markup=False)
+        console.err.print(f"hyperdlw: note: {console.make_harmless(note)}", markup=False)
     for item in done.lost:
-        console.out.print(f"not kept: {item}", markup=False)
+        console.out.print(f"not kept: {console.make_harmless(item)}", markup=False)
     size = " x ".join(map(str, done.shape))
     console.print_summary({"bands x rows x columns": size, "type": done.dtype, "output": target})
 

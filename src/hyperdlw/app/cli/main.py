@@ -5,6 +5,7 @@ Commands import what they need when they run: torch takes seconds, and ``hyperdl
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -139,6 +140,13 @@ def _explain(error: Exception) -> int:
             "not enough memory for this cube; cut out a smaller part, or use a larger machine"
         )
         return console.RESOURCE
+    if isinstance(error, OSError) and error.strerror:
+        where = f" {error.filename}" if error.filename else ""
+        console.complain(
+            f"cannot read or write{where}: {error.strerror}; check place, rights and room"
+        )
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return console.RESOURCE if full else DlwError.exit_code
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     console.complain(f"unexpected {what}; run with --debug to see where")
     return console.UNEXPECTED
@@ -146,7 +154,13 @@ def _explain(error: Exception) -> int:
 
 def main() -> None:
     """Entry point of the script ``hyperdlw``."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except OSError as error:  # a full disk behind the pipe; Python would try once more at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = code if isinstance(error, BrokenPipeError) else _explain(error)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

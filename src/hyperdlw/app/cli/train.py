@@ -59,7 +59,7 @@ class TrainingOptions:
 
         scenes, unread = load_scenes(folder, SceneChoice(bands=bands))
         for name, why in unread.items():
-            typer.echo(f"left out {name}: {why}", err=True)
+            typer.echo(console.make_harmless(f"left out {name}: {why}"), err=True)
         missing = [s for s in self.held_out_names if s not in scenes and not s.startswith(MADE)]
         if missing:
             raise BadOption(f"there is no scene {', '.join(missing)} in {folder} to hold out")

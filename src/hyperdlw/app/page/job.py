@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from dataclasses import asdict, dataclass, field
@@ -79,7 +78,7 @@ class JobRequest:
         if (
             not isinstance(strength, int | float)
             or isinstance(strength, bool)
-            or not (math.isfinite(strength) and low <= strength <= high)
+            or not low <= strength <= high  # a large integer fits no float
         ):
             raise BadOption(f"strength is a number from {low:g} to {high:g}, or auto")
         return cls(model, weights, float(strength))

@@ -16,7 +16,8 @@ import shutil
 import socket
 import tempfile
 import webbrowser
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from importlib.resources import files
 from pathlib import Path
 from types import FrameType
@@ -36,6 +37,7 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...errors import BadOption, DlwError, OutputExists
 from ...pipeline import HEAT
@@ -63,6 +65,8 @@ MOST_LISTENERS = 8
 MOST_PINS = 12
 TICK = 0.15
 """Seconds between looks at the job."""
+PATIENCE = 10.0
+"""Seconds between looks at a connection, and for the body of a request."""
 GRACE = 5.0
 """Seconds a job goes on after the last page was closed; a reload takes less."""
 
@@ -291,10 +295,14 @@ def parse_export(request: Request, session: Session) -> exports.Export:
 async def read_body(request: Request) -> object:
     """The JSON of a small request."""
     held = b""
-    async for chunk in request.stream():
-        held += chunk
-        if len(held) > LARGEST_BODY:
-            raise BadOption(f"a request has at most {LARGEST_BODY} bytes")
+    try:
+        async with asyncio.timeout(PATIENCE):
+            async for chunk in request.stream():
+                held += chunk
+                if len(held) > LARGEST_BODY:
+                    raise BadOption(f"a request has at most {LARGEST_BODY} bytes")
+    except TimeoutError:
+        raise BadOption("the request did not come to its end") from None
     try:
         found: object = json.loads(held)
         return found
@@ -303,6 +311,22 @@ async def read_body(request: Request) -> object:
 
 
 # --- running it
+
+
+class Impatient(H11Protocol):
+    """Closes connections on which no request is under way: half a request would stay for ever."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.loop.call_later(PATIENCE, self.look)
+
+    def look(self) -> None:
+        if self.transport.is_closing():
+            return
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+        else:
+            self.loop.call_later(PATIENCE, self.look)
 
 
 class Server(uvicorn.Server):
@@ -335,6 +359,16 @@ def listen(port: int) -> socket.socket:
     return place
 
 
+@contextmanager
+def open_browser(address: str) -> Iterator[None]:
+    """Open the page through a private file: everybody can read the arguments of a browser."""
+    with tempfile.TemporaryDirectory(prefix="hyperdlw-view-") as folder:
+        start = Path(folder) / "start.html"
+        start.write_text(f'<meta http-equiv="refresh" content="0; url={address}">', "utf-8")
+        webbrowser.open(start.as_uri())
+        yield
+
+
 def serve(
     session: Session, token: str, port: int, browser: bool, ready: Callable[[str], None]
 ) -> None:
@@ -350,15 +384,15 @@ def serve(
         server_header=False,
         timeout_graceful_shutdown=3,
         ws="none",
+        http=Impatient,
     )
     address = f"http://127.0.0.1:{number}/{token}/"
+    # The socket queues the browser's first request until the server takes it.
+    place.listen(128)
     ready(address)
-    if browser:
-        # The socket queues the browser's first request until the server takes it.
-        place.listen(128)
-        webbrowser.open(address)
     try:
-        Server(config, session).run(sockets=[place])
+        with open_browser(address) if browser else nullcontext():
+            Server(config, session).run(sockets=[place])
     except KeyboardInterrupt:
         pass  # uvicorn repeats the signal after it has shut down
     finally:
