@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hyperdlw.app.cli.bench import bench
+from hyperdlw.app.cli.experiments import bench
 from hyperdlw.bench import experiment, report, runner
 from hyperdlw.bench.catalogue import BenchOptions, pick_table
 from hyperdlw.bench.experiment import Experiment, Files, Scene

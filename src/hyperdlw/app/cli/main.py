@@ -18,8 +18,7 @@ import typer
 from ... import __version__
 from ...errors import DlwError
 from . import console
-from .bench import bench
-from .experiments import audit, demo, noise, score
+from .experiments import audit, bench, demo, noise, score
 from .files import clean, convert, import_weights, info, models, nets, view
 from .options import expand_options
 from .restore import advise, denoise, weights
