@@ -219,7 +219,7 @@ def test_integers_are_clipped_and_counted(hyperdlw, tmp_path):
 
 
 def test_colour_network_on_31_bands(hyperdlw, tmp_path):
-    np.save(tmp_path / "a.npy", np.random.default_rng(0).random((8, 9, 31)))
+    np.save(tmp_path / "a.npy", np.random.default_rng(0).random((9, 9, 31)))
     store.save_network(tmp_path / "colour.safetensors", DLWnet2d(), {"name": "colour"})
     before = listing(tmp_path)
     ran = hyperdlw(

@@ -1,3 +1,5 @@
+from .axes import ORDERS as ORDERS
+from .axes import find_order as find_order
 from .cubes import Cube as Cube
 from .cubes import Metadata as Metadata
 from .cubes import NamedArray as NamedArray

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -11,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import BadInput
+from .axes import FEW, find_by_size, find_by_values
 from .cubes import Cube, NamedArray
 from .encoding import Encoding
 
@@ -56,6 +59,8 @@ def make_cube(given: Given, axes: str | None = None) -> Cube:
     if torch is not None and isinstance(given, torch.Tensor):
         return _take_tensor(torch, given, order)
     shape = np.shape(given)
+    if axes is None:
+        _warn_of_order(shape, given)
     made = Cube.from_array(given, axes=order)
     if not isinstance(given, np.ma.MaskedArray):
         return _remember(made, lambda stored, _: stored.reshape(shape))
@@ -65,6 +70,17 @@ def make_cube(given: Given, axes: str | None = None) -> Cube:
         return np.ma.MaskedArray(stored.reshape(shape), mask & ~valid.reshape(shape))
 
     return _remember(made, cover)
+
+
+def _warn_of_order(shape: tuple[int, ...], given: object) -> None:
+    """Say that a bare array looks like (row, col, band), by its sizes and its values."""
+    if len(shape) == 3 and math.prod(shape) >= FEW and find_by_size(shape) == 2:
+        numbers = np.asarray(given)
+        if numbers.dtype.kind in "buif" and find_by_values(numbers) == 2:
+            words = (
+                f"the array {shape} is taken for (band, row, col) and looks like (row, col, band)"
+            )
+            warnings.warn(f"{words}; say axes='rcb' or axes='brc'", stacklevel=4)
 
 
 def _remember(cube: Cube, back: object) -> Cube:

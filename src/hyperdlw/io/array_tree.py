@@ -23,7 +23,7 @@ from .cf import OWN, read_place
 from .checks import is_real
 from .joined import find_pair, join_readers
 from .metadata import fit_metadata, parse_metadata, simplify_value
-from .named_arrays import Variable, choose_variable, insert_band
+from .named_arrays import SMALL, Variable, choose_variable, insert_band
 from .reader import CubeReader, FileFacts, ReadOptions, ReadWindow, Stored, build_reader
 from .spectrum import CENTRES, GOOD, WIDTHS, speaks_of
 
@@ -32,8 +32,6 @@ AUXILIARY = re.compile(r"uncert|(^|_)err(or)?(_|$)|mask|flag|quality")
 """Names of arrays about the cube that are as large as it."""
 LONGEST = 100_000
 """Entries of a believable list of wavelengths."""
-SMALL = 0.1
-"""A 3-D array below this part of the largest one is a preview, not a second cube."""
 STRUCTURE = ("DIMENSION_L", "REFERENCE_LIST", "CLASS", "NAME", "_Netcdf4", "_NC")
 """Starts of the names of attributes that describe the file and not the cube."""
 FILL = ("_FillValue", "missing_value", "Data_Ignore_Value", "nodata")
@@ -86,7 +84,8 @@ def choose_array(tree: Tree, key: str | None, notes: list[str]) -> str:
         return choose_variable(tree.path, variables, None)
     largest = max(math.prod(v.shape) for v in found.values())
     large = {n: v for n, v in found.items() if math.prod(v.shape) > SMALL * largest} or found
-    name = choose_variable(tree.path, large, None)
+    flat = {n: v for n, v in variables.items() if v.is_matrix}
+    name = choose_variable(tree.path, large | flat, None)
     if len(found) > 1:
         others = ", ".join(n for n in found if n != name)
         notes.append(f"the largest array, {name}, was taken (there are also {others[:200]})")

@@ -16,7 +16,7 @@ from ..errors import BadInput, DlwError
 from .checks import check_disk, count_bytes
 from .formats import Format, check_fits, choose_format, find_format
 from .metadata import list_items, list_neighbours
-from .named_arrays import DEFAULT_AXES, SeveralCubes
+from .named_arrays import SeveralCubes
 from .reader import CubeReader, Described, ReadOptions, cut_windows
 from .writer import CubeWriter, WriteWindow
 
@@ -260,7 +260,7 @@ def list_losses(
     like: Described, path: str | os.PathLike[str], encoding: Encoding | None = None
 ) -> tuple[str, ...]:
     """What a file says beside the cube that an output has no place for, a phrase each."""
-    form, chosen, original = _choose_encoding(path, like, encoding)
+    form, _, original = _choose_encoding(path, like, encoding)
     if original is not None:
         return ()
     items = list_items(like)
@@ -268,8 +268,6 @@ def list_losses(
     if form.holds is not None:
         gone |= items.keys() - form.holds
     lost = [words for name, words in items.items() if name in gone]
-    if form.name == "npy" and chosen.axes != DEFAULT_AXES:
-        lost.append(f"order of the axes (read it with --axes {chosen.axes})")
     return tuple(lost)
 
 

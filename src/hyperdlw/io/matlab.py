@@ -12,15 +12,15 @@ import re
 import shutil
 import struct
 import zlib
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from ..cube import Encoding
+from ..cube import AXES, Encoding
 from ..errors import BadFile
 from .checks import check_count, check_promise, check_text, explain_errors
 from .formats import FLOATS, INTEGERS, KeyedFormat
@@ -124,6 +124,8 @@ class Mat73(KeyedFormat):
     def open_copy(
         self, path: Path, original: Path, like: Described, encoding: Encoding
     ) -> AbstractContextManager[WriteWindow]:
+        if like.metadata.get("matrix"):
+            return fill_matrix(path, original, like, encoding)
         return fill_copy(path, original, encoding.key or "", encoding.axes[::-1], like)
 
 
@@ -321,6 +323,22 @@ def list_datasets(path: Path) -> dict[str, Variable]:
             shape = (0,) if "MATLAB_empty" in item.attrs else item.shape[::-1]
             variables[name] = Variable(shape, dtype)
     return variables
+
+
+@contextmanager
+def fill_matrix(
+    path: Path, original: Path, like: Described, encoding: Encoding
+) -> Iterator[WriteWindow]:
+    """A copy of a file whose cube is a matrix of bands and pixels; it is written at the end."""
+    import h5py
+
+    held = np.zeros(like.shape, encoding.dtype)
+    yield lambda bands, rows, cols, stored: held.__setitem__((bands, rows, cols), stored)
+    shutil.copyfile(original, path)
+    with open(path, "rb+") as raw, h5py.File(raw, "r+") as file:
+        item = file[encoding.key]
+        laid = held.transpose([AXES.index(a) for a in encoding.axes])
+        item[...] = laid.reshape(item.shape[::-1]).T
 
 
 def load_datasets(path: Path) -> Load:

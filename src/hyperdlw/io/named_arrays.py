@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cube import AXES, Encoding, Metadata
+from ..cube import AXES, ORDERS, Encoding, Metadata, find_order
 from ..errors import BadFile, unknown_name
 from .checks import check_cube, is_real
 from .metadata import list_neighbours, parse_metadata
@@ -27,6 +27,10 @@ from .reader import (
 from .spectrum import CENTRES, GOOD, WIDTHS, speaks_of
 
 DEFAULT_AXES = "rcb"
+LAYERS = 4
+"""Layers of a picture or a map; a cube has more bands than that, if a larger matrix is beside it."""
+SMALL = 0.1
+"""A 3-D array below this part of the largest one is a preview, not a second cube."""
 UNITS = ("wavelength_units", "wavelength_unit", "wavelengths_units", "wl_units")
 NEIGHBOURS = ("wavelengths", "good_bands", "scale", "offset", "nodata", "axes", "metadata")
 """Variables that describe the cube; written beside it when they say something."""
@@ -46,6 +50,14 @@ class Variable:
     @property
     def is_candidate(self) -> bool:
         return len(self.shape) == 3 and is_real(self.dtype)
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it could be the spectra of all pixels: one axis is far longer than a picture's."""
+        if len(self.shape) != 2 or not is_real(self.dtype):
+            return False
+        few, many = sorted(self.shape)
+        return few > LAYERS and many > 4 * few
 
     def __str__(self) -> str:
         return f"{'x'.join(map(str, self.shape)) or 'scalar'} {self.dtype}"
@@ -74,10 +86,19 @@ def choose_variable(path: Path, variables: Mapping[str, Variable], key: str | No
         check_cube(f"{key} in {path}", variables[key].shape, variables[key].dtype)
         return key
     found = {name: v for name, v in variables.items() if v.is_candidate}
-    if len(found) == 1:
-        return choose_variable(path, variables, next(iter(found)))
     if "cube" in found:  # the name hyperdlw writes; a preview beside it does not make it ambiguous
         return "cube"
+    size = max((math.prod(v.shape) for v in found.values()), default=0)
+    found = {n: v for n, v in found.items() if math.prod(v.shape) >= SMALL * size}
+    flat = {n: v for n, v in variables.items() if v.is_matrix and math.prod(v.shape) > size}
+    if flat and all(min(v.shape) <= LAYERS for v in found.values()):
+        listed = _format_variables(found | flat)
+        raise SeveralCubes(
+            f"{path} holds no cube but {listed}; a matrix of bands and pixels needs the numbers nRow "
+            "and nCol beside it, and --key chooses a variable as it is"
+        )
+    if len(found) == 1:
+        return choose_variable(path, variables, next(iter(found)))
     if found:
         listed = _format_variables(found)
         raise SeveralCubes(f"{path} holds several cubes ({listed}); choose one with --key")
@@ -126,10 +147,15 @@ def read_neighbours(
         values = read_numbers(neighbour, 1)
         return default if values is None else float(values[0])
 
-    text = "" if axes else read_text("axes")
-    order = axes or (text if sorted(text) == sorted(AXES) else DEFAULT_AXES)
-    order = Encoding(axes=order).axes  # raises for nonsense
     shape = variables[name].shape
+    text = "" if axes else read_text("axes")
+    order = axes or (text if sorted(text) == sorted(AXES) else "")
+    if not order:
+        order, why = _find_order(path, variables, load, name)
+        if why:
+            words = ", ".join({"b": "band", "r": "row", "c": "col"}[a] for a in order)
+            said.notes.append(f"the axes of {name} were taken for ({words}) by {why}")
+    order = Encoding(axes=order).axes  # raises for nonsense
     bands = shape[order.index("b")] if len(shape) == 3 else 1
 
     def find_list(wanted: re.Pattern[str], ours: str) -> NDArray[np.float64] | None:
@@ -170,6 +196,83 @@ def read_neighbours(
     return order, said
 
 
+def _find_order(
+    path: Path, variables: Mapping[str, Variable], load: Load, name: str
+) -> tuple[str, str]:
+    """The order of the axes of a variable that does not say it, and the evidence.
+
+    A list of wavelengths has the length of the band axis, and a map beside the cube that of the other
+    two; else the array itself is looked at.
+    """
+    shape = variables[name].shape
+    for other, variable in variables.items():
+        long = [n for n in variable.shape if n != 1]
+        real = other != name and is_real(variable.dtype) and len(shape) == 3
+        if real and len(long) == 1 and speaks_of(other, CENTRES):
+            places = [i for i, n in enumerate(shape) if n == long[0]]
+        elif real and len(long) == 2:
+            rest = {0: (1, 2), 1: (0, 2), 2: (0, 1)}.items()
+            places = [i for i, (j, k) in rest if [shape[j], shape[k]] == long]
+        else:
+            continue
+        if len(places) == 1:
+            return ORDERS[places[0]], "" if places[0] == 2 else other
+    return find_order(f"{name} in {path}", shape, lambda: load(name))
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A cube that is stored as a matrix of bands and pixels."""
+
+    name: str
+    shape: tuple[int, int, int]
+    axes: str
+
+
+SIDES = ({"nrow", "nrows", "rows", "lines"}, {"ncol", "ncols", "cols", "samples"})
+"""Names of the numbers of rows and columns beside a matrix of bands and pixels."""
+
+
+def find_matrix(
+    variables: Mapping[str, Variable], load: Load, key: str | None, order: str
+) -> Matrix | None:
+    """The matrix whose pixels are as many as the rows times the columns that the file names.
+
+    Args:
+        order: "F" if the pixels go down the columns, as MATLAB's do, or "C".
+    """
+    sides = []
+    for names in SIDES:
+        one = (n for n, v in variables.items() if n.lower() in names and math.prod(v.shape) == 1)
+        found = next((n for n in one if is_real(variables[n].dtype)), None)
+        if found is None:
+            return None
+        sides.append(float(load(found).reshape(-1)[0]))
+    if not all(n.is_integer() and n > 0 for n in sides):
+        return None
+    rows, cols = map(int, sides)
+    pixels, letters = ((cols, rows), "cr") if order == "F" else ((rows, cols), "rc")
+    fits = {
+        name: v
+        for name, v in variables.items()
+        if len(v.shape) == 2 and is_real(v.dtype) and rows * cols in v.shape and min(v.shape) > 1
+    }
+    # A picture of the scene or a map of a few layers is not larger than the spectra.
+    flat = {n: v for n, v in fits.items() if key in (None, n)}
+    largest = max(flat, key=lambda n: math.prod(flat[n].shape), default=None)
+    if largest is None or (key is None and "cube" in variables):
+        return None
+    size = math.prod(flat[largest].shape)
+    if key is None and any(
+        v.is_candidate and math.prod(v.shape) >= size for v in variables.values()
+    ):
+        return None
+    many, few = flat[largest].shape[::-1]
+    if few == rows * cols:  # pixels x bands
+        return Matrix(largest, (*pixels, many), f"{letters}b")
+    return Matrix(largest, (few, *pixels), f"b{letters}")
+
+
 def open_named(
     path: Path,
     variables: Mapping[str, Variable],
@@ -179,10 +282,16 @@ def open_named(
     metadata: Metadata | None = None,
 ) -> CubeReader:
     """Open the cube of a file of named variables; it is read whole when it is first needed."""
-    name = choose_variable(path, variables, options.key)
-    axes, facts = read_neighbours(path, variables, load, name, options.axes)
-    promised = variables[name]
-    shape = insert_band(promised.shape, axes)
+    matrix = find_matrix(variables, load, options.key, "C" if format == "npz" else "F")
+    name = matrix.name if matrix else choose_variable(path, variables, options.key)
+    promised, looked = variables[name], variables
+    if matrix is not None:
+        looked = {**variables, name: Variable(matrix.shape, promised.dtype)}
+    asked = matrix.axes if matrix else options.axes
+    axes, facts = read_neighbours(path, looked, load, name, asked)
+    shape = insert_band(looked[name].shape, axes)
+    if matrix is not None:
+        facts.notes.append(f"{name} ({promised}) is the cube as a matrix of bands and pixels")
     order = tuple(axes.index(a) for a in AXES)
 
     def stored() -> Stored:
@@ -192,7 +301,8 @@ def open_named(
             raise BadFile(f"{name} in {path} is not what its header promises; get a fresh copy")
         return array.reshape(shape).transpose(order)
 
-    facts.metadata |= {**(metadata or {}), "stored_ndim": len(promised.shape)}
+    facts.metadata |= {**(metadata or {}), "stored_ndim": len(looked[name].shape)}
+    facts.metadata |= {"matrix": True} if matrix else {}
     encoding = Encoding(promised.dtype, axes, format=format, key=name)
     bands, rows, cols = (shape[i] for i in order)
     window = load_windows(stored)
@@ -210,7 +320,7 @@ def make_variables(
         said |= {"scale": encoding.scale, "offset": encoding.offset}
     if encoding.nodata is not None:
         said["nodata"] = encoding.nodata
-    if encoding.axes != DEFAULT_AXES:
+    if stored.ndim == 3:  # bare arrays are in either order
         said["axes"] = encoding.axes
     beside = {word: np.asarray(said[word]) for word in NEIGHBOURS if word in said}
     return {"cube" if name in NEIGHBOURS else name: stored} | beside

@@ -14,7 +14,7 @@ from typing import IO
 import numpy as np
 from numpy.lib import format as npformat
 
-from ..cube import AXES, Encoding
+from ..cube import AXES, Encoding, find_order
 from ..errors import BadFile
 from .checks import (
     check_count,
@@ -25,11 +25,12 @@ from .checks import (
     format_size,
 )
 from .formats import Format, KeyedFormat
-from .named_arrays import DEFAULT_AXES, Load, Variable, insert_band, make_variables, open_named
+from .named_arrays import Load, Variable, insert_band, make_variables, open_named
 from .reader import CubeReader, Described, FileFacts, ReadOptions, Stored, build_reader, map_windows
 from .writer import WriteWindow, write_mapped
 
 MAGIC = b"\x93NUMPY"
+SAID = re.compile(rb"# axes: (brc|bcr|rbc|rcb|cbr|crb)\b")
 LONGEST_HEADER = 2**16
 DIRECTORY = 2**20
 """Bytes of a believable directory of a zip."""
@@ -55,6 +56,8 @@ class Npy(Format):
                 raise BadFile(f"{path} is not a .npy file; check its name or save it again")
             file.seek(0)
             held, dtype, length, fortran = read_header(file)
+            file.seek(0)
+            said = SAID.search(file.read(length))
             check_cube(path, held, dtype.name)
             size, needed = file.seek(0, 2) - length, count_bytes(held, dtype.str)
             if needed > size:
@@ -62,12 +65,17 @@ class Npy(Format):
                     f"{path} is cut short: {held} {dtype.name} needs {format_size(needed)}, "
                     f"it has {format_size(size)}; get a fresh copy"
                 )
-        order = options.axes or DEFAULT_AXES
+        facts = FileFacts(metadata={"stored_ndim": len(held)})
+        order = options.axes or (said.group(1).decode() if said else "")
+        if not order:
+            stored = np.memmap(path, dtype, "r", length, held, "F" if fortran else "C")
+            order, why = find_order(path, held, lambda: stored)
+            if why:
+                facts.notes.append(f"the order of the axes was taken for {order} by {why}")
         shape = insert_band(held, order)
         laid, letters = (shape[::-1], order[::-1]) if fortran else (shape, order)
         bands, rows, cols = (shape[order.index(a)] for a in AXES)
         window = map_windows(path, length, laid, dtype, letters)
-        facts = FileFacts(metadata={"stored_ndim": len(held)})
         encoding = Encoding(dtype.name, order, format=self.name)
         made = build_reader(path, (bands, rows, cols), encoding, window, facts, options)
         made.plain = True
@@ -81,11 +89,28 @@ class Npy(Format):
         head = io.BytesIO()
         facts = {"descr": npformat.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
         npformat.write_array_header_1_0(head, facts)
-        return write_mapped(path, head.getvalue(), like.shape, dtype, encoding.axes)
+        said = note_axes(head.getvalue(), encoding.axes)
+        return write_mapped(path, said, like.shape, dtype, encoding.axes)
 
     def write(self, cube: Described, path: Path, stored: Stored, encoding: Encoding) -> None:
         with open(path, "wb") as file:
             np.save(file, stored, allow_pickle=False)
+        if stored.ndim == 3:
+            with open(path, "rb+") as file:
+                length = read_header(file)[2]
+                file.seek(0)
+                said = note_axes(file.read(length), encoding.axes)
+                file.seek(0)
+                file.write(said)
+
+
+def note_axes(head: bytes, axes: str) -> bytes:
+    """The header with the order of the axes as a comment in its padding, which readers skip."""
+    words = b"# axes: " + axes.encode()
+    start = len(head.rstrip()) + 2
+    if start + len(words) >= len(head):  # no padding left, by chance
+        return head
+    return head[:start] + words + head[start + len(words) :]
 
 
 class Npz(KeyedFormat):
