@@ -1,12 +1,12 @@
-from .axes import ORDERS as ORDERS
-from .axes import find_order as find_order
 from .cubes import Cube as Cube
 from .cubes import Metadata as Metadata
 from .cubes import NamedArray as NamedArray
 from .encoding import AXES as AXES
+from .encoding import ORDERS as ORDERS
 from .encoding import Encoding as Encoding
 from .encoding import decode as decode
 from .encoding import encode as encode
+from .encoding import find_order as find_order
 from .given import Given as Given
 from .given import make_cube as make_cube
 from .ranges import BandRange as BandRange

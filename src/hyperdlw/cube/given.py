@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import BadInput
-from .axes import FEW, find_by_size, find_by_values
 from .cubes import Cube, NamedArray
-from .encoding import Encoding
+from .encoding import FEW, Encoding, find_by_size, find_by_values
 
 
 @runtime_checkable
