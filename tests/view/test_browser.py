@@ -211,7 +211,6 @@ def test_hover_reads_the_cube(page, session, row, col):
 
 def test_the_picture_is_the_band(page, session):
     """Grey values follow the stretch: 2 % and 98 % of the band are black and white."""
-    page.shown(lambda: page.press("c"))
     page.shown(lambda: page.press(Keys.HOME))
     band = session.cube.data[0]
     low, high = np.quantile(band, [0.02, 0.98])
@@ -224,6 +223,18 @@ def test_the_picture_is_the_band(page, session):
         expected = np.clip((band[row, col] - low) / (high - low), 0, 1) * 255
         assert red == green == blue
         assert abs(red - expected) < 4
+
+
+def test_a_click_in_the_noise_goes_to_the_band(page, session):
+    assert page.js("return dlwView.band") == session.find_noisiest()
+    canvas = page["noise"]
+    right = ActionChains(page.driver).move_to_element_with_offset(
+        canvas, canvas.size["width"] // 2 - 16, 0
+    )
+    page.shown(lambda: right.click().perform())
+    assert page.js("return dlwView.band") == session.cube.bands - 1
+    page.shown(lambda: page.press("n"))
+    assert page.js("return dlwView.band") == session.find_noisiest()
 
 
 def test_zoom_and_pan(page):

@@ -28,3 +28,15 @@ def test_a_second_automatic_run_finds_the_same_strength(weights):
     assert found[0].strength == found[1].strength
     assert found[0].choice == found[1].choice
     assert found[0].networks == found[1].networks
+
+
+def test_the_page_opens_on_the_noisiest_band_that_is_not_empty() -> None:
+    rng = np.random.default_rng(0)
+    level = np.array([0.01, 0.1, 0.3, 0.05])[:, None, None]
+    data = np.linspace(0, 1, 24) + level * rng.normal(size=(4, 20, 24))
+    data[2] = 7  # dead
+    facts = Session(Cube.from_array(data), "x.npy").facts()
+    assert facts["noisiest"] == 1
+    assert facts["noise"][2] is None
+    assert facts["noise"][1] > facts["noise"][3] > facts["noise"][0]
+    assert Session(Cube.from_array(np.zeros((5, 4, 4))), "x.npy").facts()["noisiest"] == 2

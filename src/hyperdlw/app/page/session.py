@@ -58,10 +58,11 @@ class Session:
     def __init__(
         self, cube: Cube, name: str, target: Path | None = None, overwrite: bool = False
     ) -> None:
-        from ...pipeline import colour_bands
+        from ...pipeline import colour_bands, measure_noise
 
         self.cube = lean(cube)
         self.colours = colour_bands(self.cube)
+        self.noise = measure_noise(self.cube, most=10_000)
         self.name = name
         self.target = target
         self.overwrite = overwrite
@@ -121,10 +122,17 @@ class Session:
             "wavelengths": None if nm is None or not np.isfinite(nm).all() else nm.tolist(),
             "good": cube.good_bands.tolist(),
             "colours": self.colours,
+            "noise": [float(v) if np.isfinite(v) else None for v in self.noise],
+            "noisiest": self.find_noisiest(),
             "stored": f"{cube.encoding.format}, {cube.encoding.dtype}",
             "notes": [str(n) for n in cube.metadata.get("notes", ())],
             "target": None if self.target is None else self.target.name,
         }
+
+    def find_noisiest(self) -> int:
+        """The usable band with the most noise: the one that tells most; the middle one if none has any."""
+        level = np.where(self.cube.good_bands, np.nan_to_num(self.noise), 0.0)
+        return int(level.argmax()) if level.any() else self.cube.bands // 2
 
     def status(self) -> dict[str, object]:
         """What changes while the page is open."""

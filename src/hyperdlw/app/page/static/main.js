@@ -12,7 +12,7 @@ const [bands, rows, cols] = facts.shape;
 const nm = facts.wavelengths;
 
 const view = {
-  layer: 'noisy', mode: bands >= 3 ? 'colour' : 'band', band: Math.floor(bands / 2), colours: [...facts.colours],
+  layer: 'noisy', mode: 'band', band: facts.noisiest, colours: [...facts.colours],
   low: 2, high: 98, version: facts.version, restored: facts.result !== null,
   spectrum: null, pins: [], shown: 0,
 };
@@ -208,6 +208,16 @@ async function copyTable() {
   } catch { tell('The browser refused the clipboard'); }
 }
 
+// --- noise of every band
+
+let noisePlotted = () => 0;
+
+function drawNoise() {
+  const x = nm ?? Array.from({ length: bands }, (_, i) => i);
+  const lines = [{ values: facts.noise, colour: style('--noisy'), width: 1.5 }];
+  noisePlotted = spectra($('noise'), x, lines, view.band, nm ? 'wavelength (nm)' : 'band');
+}
+
 // --- choosing
 
 function setBand(b) {
@@ -217,6 +227,7 @@ function setBand(b) {
   $('band').setAttribute('aria-valuetext', $('band-name').textContent);
   refresh();
   drawSpectrum();
+  drawNoise();
 }
 
 function check(group, key, value) {
@@ -301,6 +312,7 @@ function toggleExports(open = $('exports').hidden) {
 function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
   drawSpectrum();
+  drawNoise();
   drawHistogram();
   if (lastBar) scale($('scale'), lastBar.kind, lastBar.limits);
 }
@@ -383,9 +395,10 @@ $('export').addEventListener('click', () => toggleExports());
 document.addEventListener('click', (e) => { if (!e.target.closest('.menu')) toggleExports(false); });
 $('exports').addEventListener('click', (e) => { if (e.target.closest('a')) setTimeout(() => toggleExports(false)); });
 $('spectrum').addEventListener('click', (e) => setBand(plotted(e.offsetX)));
+$('noise').addEventListener('click', (e) => setBand(noisePlotted(e.offsetX)));
 image.onhover = hovered;
 image.onclick = togglePin;
-new ResizeObserver(() => { drawSpectrum(); drawHistogram(); }).observe($('spectrum'));
+new ResizeObserver(() => { drawSpectrum(); drawNoise(); drawHistogram(); }).observe($('spectrum'));
 
 const divider = $('divider');
 divider.addEventListener('pointerdown', (e) => { divider.setPointerCapture(e.pointerId); e.preventDefault(); divider.focus(); });
@@ -413,6 +426,7 @@ const keys = {
   s: () => setLayer('swipe'),
   d: () => setLayer('difference'),
   w: () => setLayer('weights'),
+  n: () => setBand(facts.noisiest),
   c: () => setMode(view.mode === 'band' ? 'colour' : 'band'),
   '[': () => moveDivider(image.divider - 0.05),
   ']': () => moveDivider(image.divider + 0.05),
