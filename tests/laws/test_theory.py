@@ -166,3 +166,51 @@ def test_the_training_bound_holds_for_averages() -> None:
         )
         failed += bound < 0.5
     assert failed <= delta * 100
+
+
+def test_the_norm_in_the_first_term_is_a_bound_too() -> None:
+    """With the noise in [-1, 1] = 2 B_d, the loss is the mean over the voxels."""
+    for source, target, h, n in draws(200):
+        bound = theory.lemma3_norm(source, target, 0.05, largest=0.5)
+        assert theory.gap(source, target, h, n) / h.numel() <= bound * (1 + 1e-12)
+
+
+def test_the_directed_divergence_bounds_the_gap_with_the_weights_in_it() -> None:
+    for source, target, h, n in draws(50):
+        us, ut = [g / h**2 for g in source], [g / h**2 for g in target]
+        bound = theory.directed_divergence(us, ut)
+        assert theory.gap(source, target, h, n) / h.numel() <= bound * (1 + 1e-12)
+
+
+def test_the_theorem_for_one_source_and_one_target() -> None:
+    """Random solutions x = y - g / h^2 in [-1, 1] with |g| <= B_r."""
+    g = torch.Generator().manual_seed(3)
+    eps, slope = 0.3, 0.02
+    for _ in range(50):
+        clean, h = torch.rand(20, generator=g) - 0.5, eps + torch.rand(20, generator=g)
+        y = clean + 0.1 * torch.randn(20, generator=g).clamp(-2, 2)
+        loss = [
+            float(((y - slope * (2 * torch.rand(20, generator=g) - 1) / h**2 - clean) ** 2).mean())
+            for _ in range(2)
+        ]
+        assert loss[1] <= theory.transfer_bound(loss[0], 1.0, slope, eps)
+
+
+def test_the_solution_is_lipschitz_in_the_weight() -> None:
+    g = torch.Generator().manual_seed(4)
+    eps, most = 0.2, 1.5
+    constant = theory.lipschitz_solution(eps, most, 1.0, 1.0)
+    for _ in range(100):
+        a, b = (eps + (most - eps) * torch.rand(1, generator=g) for _ in range(2))
+        slope = a**2 * 2.0  # |y - x| <= B_y + B_d
+        moved = (slope / a**2 - slope / b**2).abs()
+        assert float(moved) <= constant * float((a - b).abs()) + 1e-6
+
+
+def test_tasks_and_samples_of_the_training_bound() -> None:
+    words = {"delta": 0.1, "largest_loss": 1.0, "lipschitz_loss": 1.0}
+    one = theory.training_bound(0.0, 0.0, 300, **words)
+    assert theory.training_bound(0.0, 0.0, [100] * 3, **words) == pytest.approx(one)
+    assert theory.training_bound(0.0, 0.0, [10, 290], **words) > one
+    with pytest.raises(BadOption, match="sample"):
+        theory.training_bound(0.0, 0.0, [], **words)

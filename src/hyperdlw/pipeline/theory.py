@@ -117,6 +117,37 @@ def a2(source: Sequence[Tensor], target: Sequence[Tensor], printed: bool = False
     return abs(float((apart if printed else apart.abs()).sum(dtype=torch.float64)))
 
 
+def a1_norm(source: Sequence[Tensor], target: Sequence[Tensor], largest: float) -> float:
+    """A_1 as the paper has it: 4 B_d / sqrt(M) ||mean_S grad R - mean_T grad R||_2, gradients at the noisy Y.
+
+    For images in [-B_d, B_d] the noise is at most 2 B_d, and by Cauchy and Schwarz the first term of (*) / M
+    is at most A_1 / eps^2 when the gradients are those at the solutions; at Y it is an approximation.
+
+    Args:
+        largest: B_d.
+    """
+    apart = _mean(source) - _mean(target)
+    return 4.0 * largest / math.sqrt(apart.numel()) * float(apart.double().norm())
+
+
+def lemma3_norm(
+    source: Sequence[Tensor], target: Sequence[Tensor], eps: float, largest: float
+) -> float:
+    """Lemma 3 with the norm in A_1, corrected powers of eps and corrected A_2, per voxel."""
+    second = a2(source, target) / source[0].numel()
+    return a1_norm(source, target, largest) / eps**2 + second / eps**4
+
+
+def directed_divergence(source: Sequence[Tensor], target: Sequence[Tensor]) -> float:
+    """U from a source to a target, per voxel: (2 sum |u_S - u_T| + sum |u_S^2 - u_T^2|) / M.
+
+    u = y - x is grad R / w of every model at its *own* solution x, all with the weights of the network that
+    was trained with the source models. There is no eps, and the two directions differ, because the weights
+    do.
+    """
+    return lemma3(source, target, 1.0) / source[0].numel()
+
+
 def lemma3_printed(
     source: Sequence[Tensor], target: Sequence[Tensor], eps: float, noise: Tensor | None = None
 ) -> float:
@@ -174,6 +205,29 @@ def lipschitz(eps: float, largest: float | None = None) -> float:
     return 2.0 / eps**3 if largest is None else 2.0 * largest / eps**4
 
 
+def lipschitz_solution(eps: float, largest: float, noisy: float, image: float) -> float:
+    """L_H of the map from the weight h to the solution x = y - grad R / h^2 (as reconstructed).
+
+    grad R = h^2 (y - x) is at most B_w^2 (B_y + B_d), and 1/h^2 has the constant of :func:`lipschitz`.
+
+    Args:
+        largest: B_w; ``noisy``: B_y, of the noisy image; ``image``: B_d, of the restored one.
+
+    >>> lipschitz_solution(0.5, 1.0, 2.0, 1.0)
+    48.0
+    """
+    return largest**2 * (noisy + image) * lipschitz(eps)
+
+
+def transfer_bound(source_loss: float, image: float, slope: float, eps: float) -> float:
+    """The theorem for one source and one target: R_T <= R_S + 8 B_d B_r / eps^2 (as reconstructed).
+
+    Both errors lie in [-2 B_d, 2 B_d], so their squares differ by at most 4 B_d |x_S - x_T|; gradients of at
+    most B_r (``slope``) keep the solutions within 2 B_r / eps^2 of each other.
+    """
+    return source_loss + 8.0 * image * slope / eps**2
+
+
 def gaussian_complexity(
     outputs: Sequence[Tensor], generator: torch.Generator, draws: int = 200
 ) -> float:
@@ -199,7 +253,7 @@ def gaussian_complexity(
 def training_bound(
     training_error: float,
     complexity: float,
-    samples: int,
+    samples: int | Sequence[int],
     delta: float,
     largest_loss: float,
     lipschitz_loss: float,
@@ -213,17 +267,23 @@ def training_bound(
     Rademacher one, and L contracts the loss. In print the root holds log(delta/2), which is negative.
     The proof uses two deviations, of the trained and of the best network: each gets half of delta.
 
+    With T source models and N_t samples of each, 1/N is the mean of 1/N_t over the models, by T: one
+    sample of model t moves the mean loss by B_l / (T N_t).
+
     Args:
-        complexity: :func:`gaussian_complexity` of the networks on the N ``samples``.
+        complexity: :func:`gaussian_complexity` of the networks on the samples.
+        samples: N, or N_t of every source model.
         delta: probability that the bound fails, 0..1; split between the two deviations.
         largest_loss: B_l; ``lipschitz_loss``: L, of the loss as a function of the network's output.
     """
     if not 0 < delta < 1:
         raise BadOption(f"delta is a probability between 0 and 1, not {delta}")
-    if samples < 1:
+    counts = (samples,) if isinstance(samples, int) else tuple(samples)
+    if not counts or min(counts) < 1:
         raise BadOption(f"there must be at least one sample, not {samples}")
+    share = sum(1.0 / n for n in counts) / len(counts) ** 2
     # The union bound: log(2 / (delta/2)).
-    deviation = 3.0 * largest_loss * math.sqrt(math.log(4.0 / delta) / (2.0 * samples))
+    deviation = 3.0 * largest_loss * math.sqrt(math.log(4.0 / delta) / 2.0 * share)
     return training_error + math.sqrt(2.0 * math.pi) * lipschitz_loss * complexity + deviation
 
 
