@@ -11,8 +11,7 @@ import torch
 from hyperdlw.app.cli.main import run
 from hyperdlw.errors import BadModel
 from hyperdlw.networks import files as store
-from hyperdlw.networks.caffe import HSIDCNN_LAYERS, read_fields, read_varint
-from hyperdlw.networks.hsidcnn import HSIDCNN
+from hyperdlw.networks.hsidcnn import HSIDCNN, HSIDCNN_LAYERS, read_fields, read_varint
 
 
 def varint(value: int) -> bytes:

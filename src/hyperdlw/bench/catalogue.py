@@ -160,12 +160,12 @@ def fill_table(name: str) -> Run:
     """The experiment that fills a table of the paper."""
 
     def table(options: BenchOptions) -> None:
-        from .paper import DATA_SETS
+        from ..testbed import find_dataset
         from .report import draw_table, mean_figures, write_headlines, write_report
         from .runner import run_table
 
         chosen = pick_table(name, options.noise or (), options.models, options.weights)
-        if options.dataset in DATA_SETS:
+        if options.dataset and find_dataset(options.dataset).printed:
             chosen = replace(chosen, data=options.dataset)
         scenes = options.load_scenes(name, colour=chosen.colour, affected=chosen.affected)
         files = options.files

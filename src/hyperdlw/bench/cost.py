@@ -214,6 +214,8 @@ def write_markdown(
     methods = {names[row]: (row.model or "", row.weights) for row in TABLE.rows}
     default = next((line for line in lines if line.name == usual), None)
     counts = sorted(count_networks(BANDS).items(), key=lambda item: item[1])
+    printed = partial(_write_paper, "tab-numparams", "{1:.2f} M")
+    known = [(name, _thousands(n), printed(PAPER.get(name, ""))) for name, n in counts]
     least, most = min(sides), max(sides)
     ratio = f"{most} to {least}"
     rows = []
@@ -222,7 +224,7 @@ def write_markdown(
         grows = f"{s[most] / s[least]:.1f}" if s[least] > 0 and most > least else ""
         against = f"{s[most] / default.seconds[most]:.2f}" if default else ""
         cells = [f"{s[side]:.2f}" for side in sides]
-        paper = _write_seconds(*methods.get(line.name, ("", "")))
+        paper = _write_paper("tab-time", "{0:.1f}", *methods.get(line.name, ("", "")))
         rows.append([line.name, *cells, grows, against, _thousands(line.parameters), paper])
     titles = ["method", *[f"{s}x{s}" for s in sides], ratio, "to default", "parameters", "paper"]
     text = [
@@ -232,10 +234,7 @@ def write_markdown(
         "",
         f"At {BANDS} bands (3 for colour).",
         "",
-        *write_rows(
-            ("network", "parameters", "paper"),
-            [(name, _thousands(n), _write_parameters(name)) for name, n in counts],
-        ),
+        *write_rows(("network", "parameters", "paper"), known),
         "",
         "## Seconds",
         "",
@@ -256,16 +255,10 @@ def write_markdown(
     return "\n".join(text) + "\n"
 
 
-def _write_parameters(name: str) -> str:
-    """What the paper prints for a network, as it prints it."""
-    count = find_paper_value("tab-numparams", PAPER.get(name, ""))
-    return "" if count is None else f"{count / 1e6:.2f} M"
-
-
-def _write_seconds(model: str, weights: str) -> str:
-    """The seconds of the paper for the method of a row, on its machine."""
-    seconds = find_paper_value("tab-time", model, weights)
-    return "" if seconds is None else f"{seconds:.1f}"
+def _write_paper(table: str, form: str, *row: str) -> str:
+    """What the paper prints for a network or a method; empty where it has nothing."""
+    value = find_paper_value(table, *row)
+    return "" if value is None else form.format(value, value / 1e6)
 
 
 def _thousands(count: int) -> str:

@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 class Size:
     """How much of everything is run; what the user says comes first.
 
-    Attributes:
-        scenes: scenes made by code, in place of the user's folders; empty: the user's.
-        crop, seeds, noise, iterations: as in the options; None: every part's own.
-        others: parts that are left out.
+    ``scenes`` are made by code, in place of the user's; ``others`` are parts that are left out.
     """
 
     scenes: tuple[str, ...] = ()

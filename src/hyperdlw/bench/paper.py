@@ -15,22 +15,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..testbed import find_noise
+from ..testbed import DATASETS, find_noise
+from .experiment import write_rows
 from .tables import NETWORKS, PRESET, SOURCE_MODELS, Table
 
 FILE = Path(__file__).with_name("paper.csv")
 MEAN = "mean"
 """The column of values that are no single noise case."""
-
-DATA_SETS = {
-    "cave": "ten whole CAVE scenes of 512 x 512 pixels",
-    "icvl": "ICVL scenes",
-    "pavia": "340 x 340 pixels and 70 bands of PaviaU",
-    "dc": "200 x 200 pixels and 152 bands of Washington DC Mall",
-    "bsds": "BSDS pictures",
-    "indian-pines": "Indian Pines",
-}
-"""The data of a table, in words."""
 
 BESIDE = {"psnr": ("PSNR in dB", 2), "ssim_paper": ("SSIM, 7x7 window, data range 2", 4)}
 """The figures that are set beside the paper's: title and decimals."""
@@ -124,13 +115,12 @@ def write_beside(
                 rows.append([name, *shown])
         if rows:
             titles = ["method", *[find_noise(n).title for n in table.noise], MEAN]
-            lines += [f"### {title}: ours / paper (difference)", "", _line(titles)]
-            lines += ["|---|" + "---:|" * (len(titles) - 1), *map(_line, rows), ""]
+            lines += [f"### {title}: ours / paper (difference)", "", *write_rows(titles, rows), ""]
             if set(table.models) == set(SOURCE_MODELS.values()):
                 lines += _write_square(known, printed, table.noise, decimals)
     if not lines:
         return []
-    where = DATA_SETS[table.data]
+    where = DATASETS[table.data].printed
     what = (
         f"The same data set as the paper's, {where}; which scenes and noise draws it took is not known."
         if same_data
@@ -138,10 +128,6 @@ def write_beside(
         "and a difference is not one of methods."
     )
     return ["## Beside the paper", "", what, "", *lines]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def list_target_groups() -> list[tuple[str, ...]]:
@@ -179,11 +165,10 @@ def _write_square(
     rows = [
         [n, *[write_pair(mine[n, g], theirs[n, g], decimals) for g in groups]] for n in NETWORKS
     ]
-    rule = "|---|" + "---:|" * len(groups)
     return [
         "Means over the cases, source networks against target models (tab-three-com):",
         "",
-        *[_line(titles), rule, *map(_line, rows)],
+        *write_rows(titles, rows),
         "",
     ]
 

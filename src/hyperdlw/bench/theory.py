@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,12 +14,11 @@ import torch
 from ..errors import BadFile
 from ..networks import files as store
 from ..pipeline import draw_png, new_figure, theory
-from ..testbed import metrics
-from .experiment import Experiment, Record, Scene, make_scene, read_records, write_rows
+from .experiment import Experiment, Record, Scene, make_scene, read_records
 from .paper import MEAN, find_printed
 from .report import list_own_models
-from .runner import Restorer, make_noisy, plan_cases, run_cases
-from .tables import NETWORKS, REFERENCE, SIMPLE, SOURCE_MODELS, Row
+from .runner import plan_cases, run_cases
+from .tables import NETWORKS, REFERENCE, SIMPLE, Row
 
 EPSILONS = (0.1, theory.EPS)
 """Lower limits of the weight at which U is compared: below 0.3 the second term alone decides."""
@@ -107,96 +106,12 @@ def compare_networks(records: Iterable[Record], clean: Sequence[Scene]) -> list[
     return found
 
 
-@dataclass(frozen=True)
-class Direction:
-    """One scene and noise: PSNR and directed U of every (network, target)."""
-
-    psnr: dict[tuple[str, str], float]
-    divergence: dict[tuple[str, str], float]
-
-
-PAIRS = tuple(itertools.combinations(SOURCE_MODELS, 2))
-"""Networks of one source model each, whose transfer to the other's model is compared in both directions."""
-
-
-def measure_direction(scene: Scene, noise: str) -> Direction:
-    """Every network in every target, and U with the weights of the network at every model's own solution."""
-    noisy = make_noisy(scene, noise, 0)
-    restore = Restorer(scene, noisy)
-    found, apart = {}, {}
-    for n in NETWORKS:
-        restored = {m: restore(Row(n), m)[0] for m in TARGETS}
-        u = {m: torch.from_numpy(noisy.y - x) for m, x in restored.items()}
-        for t in TARGETS:
-            found[n, t] = metrics.psnr(scene.data, restored[t])
-            source = [u[m] for m in list_own_models(n)]
-            apart[n, t] = theory.directed_divergence(source, [u[t]])
-    return Direction(found, apart)
-
-
-def mean_direction(every: Sequence[Direction]) -> Direction:
-    """Means over scenes and noises."""
-    keys = list(itertools.product(NETWORKS, TARGETS))
-    return Direction(
-        {k: statistics.fmean(d.psnr[k] for d in every) for k in keys},
-        {k: statistics.fmean(d.divergence[k] for d in every) for k in keys},
-    )
-
-
-def write_directions(found: Direction, symmetric: Mapping[tuple[str, str], float]) -> list[str]:
-    """Both directions of every pair: what the transfer loses here and in the paper, and what U says."""
-    printed = find_printed(SIMPLE.label, "cave")
-
-    def lost(values: Mapping[tuple[str, str], float], a: str, b: str) -> float:
-        """dB that the network of model a loses in model b against the network of b."""
-        return values[b, SOURCE_MODELS[b]] - values[a, SOURCE_MODELS[b]]
-
-    paper = {(n, t): printed[n, t, MEAN] for n, t in found.psnr}
-    rows, agree = [], []
-    for one, two in PAIRS:
-        for a, b in ((one, two), (two, one)):
-            there = (a, SOURCE_MODELS[b])
-            values = (lost(found.psnr, a, b), lost(paper, a, b), symmetric[there])
-            cells = [f"{v:.2f}" for v in values[:2]] + [f"{values[2]:.4f}"]
-            rows.append((a, SOURCE_MODELS[b], *cells, f"{found.divergence[there]:.4f}"))
-        more = [lost(v, one, two) > lost(v, two, one) for v in (found.psnr, paper)]
-        farther = (
-            found.divergence[one, SOURCE_MODELS[two]] > found.divergence[two, SOURCE_MODELS[one]]
-        )
-        agree.append([m == farther for m in more])
-    ranks = []
-    for t in TARGETS:
-        ours = [found.psnr[n, t] for n in NETWORKS]
-        theirs = [paper[n, t] for n in NETWORKS]
-        u = [-found.divergence[n, t] for n in NETWORKS]
-        ranks.append((t, f"{correlate_ranks(u, ours):.2f}", f"{correlate_ranks(u, theirs):.2f}"))
-    mine, others = (sum(column) for column in zip(*agree, strict=True))
-    return [
-        "## Both directions",
-        "",
-        "U as the paper has it is the same in both directions of a transfer; what is lost is not. The "
-        "directed U takes the gradients of every model at its own solution, with the weights of the network.",
-        "",
-        *write_rows(
-            ("network", "target", "lost here in dB", "in the paper, CAVE", "U", "directed U"),
-            rows,
-            left=2,
-        ),
-        "",
-        f"The direction with the larger directed U loses more in {mine} of {len(PAIRS)} pairs here, and in "
-        f"{others} of the paper's. Rank correlation of the directed U with the PSNR of the seven networks:",
-        "",
-        *write_rows(("target", "here", "the paper, CAVE"), ranks),
-        "",
-    ]
-
-
 def make_scenes(count: int = 2, side: int = 64) -> list[Scene]:
     """Scenes made by code, for machines without data."""
     return [make_scene(i, 31, side) for i in range(count)]
 
 
-def write_markdown(found: Sequence[Comparison], directions: Sequence[str] = ()) -> str:
+def write_markdown(found: Sequence[Comparison]) -> str:
     """The rank correlations as a table, and what they mean."""
     rows = []
     for c in found:
@@ -218,7 +133,6 @@ def write_markdown(found: Sequence[Comparison], directions: Sequence[str] = ()) 
         "U knows the models a network was trained with and not how well the training went, it is the same "
         "for both directions of a transfer, and it depends on eps.",
         "",
-        *directions,
         "![theory](theory.png)",
     ]
     return "\n".join(lines) + "\n"
@@ -272,8 +186,5 @@ def run(clean: Sequence[Scene] | None, records: Path | None, out: Path) -> list[
             f"{records} holds no PSNR of at least three of the networks {', '.join(NETWORKS)}; "
             "make it with 'hyperdlw bench simple'"
         )
-    noises = ("case1", "case5")
-    every = [measure_direction(s, n) for s in clean for n in noises]
-    symmetric = measure_divergences(clean, EPSILONS[-1])
-    text = write_markdown(found, write_directions(mean_direction(every), symmetric))
+    text = write_markdown(found)
     return experiment.write({"theory.md": text, "theory.png": draw_comparison(found)})

@@ -32,11 +32,7 @@ INHERITED = Schedule(steps=40, mu=1e-2, growth=1.5, largest=1e6)
 
 
 def choose_rank(bands: int, few: int, more: int, many: int) -> int:
-    """The rank for CAVE and ICVL (31 bands), for PaviaU and DC Mall, for Indian Pines and Urban.
-
-    >>> [choose_rank(bands, 3, 5, 6) for bands in (31, 70, 152, 210)]
-    [3, 5, 5, 6]
-    """
+    """The rank for CAVE and ICVL (31 bands), for PaviaU and DC Mall, for Indian Pines and Urban."""
     return min(bands, few if bands <= 40 else more if bands <= 160 else many)
 
 

@@ -19,10 +19,9 @@ from torch import Tensor, nn
 
 from ..errors import BadFile, BadModel, BadOption, unknown_name
 from ..io import atomic
-from .caffe import HSIDCNN_LAYERS, list_tensors
 from .dlwnet import ARCHITECTURES, DLWnet3d, Network
 from .ffdnet import FFDNet
-from .hsidcnn import HSIDCNN
+from .hsidcnn import HSIDCNN, HSIDCNN_LAYERS, list_tensors
 from .hsidenet import HSIDeNet
 from .sert import SERT, VARIANTS, from_released, released_name
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import BadInput
+from ..errors import BadInput, BadModel
 from .dlwnet import initialise_kaiming
 
 KERNELS = (3, 5, 7)
@@ -129,3 +130,97 @@ class HSIDCNN(nn.Module):
 
 def _branch(channels: int) -> nn.ModuleList:
     return nn.ModuleList(nn.Conv2d(channels, BRANCH, k, padding=k // 2) for k in KERNELS)
+
+
+# The authors' Caffe files, read without Caffe. A file is a protocol buffer: fields of (number, kind,
+# value), of which a net holds layers, a layer its name and blobs, a blob its shape and numbers.
+
+LAYER, OLD_LAYER = 100, 2
+"""Numbers of the layers in a net, of today's files and of those before 2014."""
+NAMES = {LAYER: (1, 7), OLD_LAYER: (4, 6)}
+"""Numbers of the name and of the blobs in a layer of either kind."""
+SIZES, NUMBERS, SHAPE = (1, 2, 3, 4), 5, 7
+"""In a blob: four sizes of old files, the numbers, and the shape of today's."""
+
+HSIDCNN_LAYERS = {
+    **{f"spectral.{i}": f"feature{k}" for i, k in enumerate((3, 5, 7))},
+    **{f"spatial.{i}": f"feature{k}_2" for i, k in enumerate((3, 5, 7))},
+    **{f"trunk.{i}": f"conv{i + 1}" for i in range(9)},
+    **{f"heads.{i}": f"feature_conv{k}" for i, k in enumerate((3, 5, 7, 9))},
+    "last": "conv10",
+}
+"""Layers of HSID-CNN: their names here and in its authors' files."""
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of seven bits a byte, and where it ends."""
+    value = shift = 0
+    while True:
+        if at >= len(data) or shift > 63:
+            raise BadModel("the file ends in the middle of a number")
+        value |= (data[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 0x80:
+            return value, at
+
+
+def read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a message: their numbers and values.
+
+    >>> list(read_fields(bytes([8, 150, 1, 18, 2, 72, 105])))
+    [(1, 150), (2, b'Hi')]
+    """
+    at = 0
+    while at < len(data):
+        tag, at = read_varint(data, at)
+        number, kind = tag >> 3, tag & 7
+        if kind == 0:
+            value, at = read_varint(data, at)
+            yield number, value
+            continue
+        if kind not in (1, 2, 5):
+            raise BadModel(f"a field of kind {kind} is not known")
+        size = {1: 8, 5: 4}.get(kind)
+        if size is None:
+            size, at = read_varint(data, at)
+        if at + size > len(data):
+            raise BadModel("the file ends in the middle of a field")
+        yield number, data[at : at + size]
+        at += size
+
+
+def read_blob(data: bytes) -> Tensor:
+    """The tensor of a blob."""
+    sizes: list[int] = []
+    parts: list[bytes] = []
+    for number, value in read_fields(data):
+        if number in SIZES and isinstance(value, int):
+            sizes.append(value)
+        elif number == NUMBERS and isinstance(value, bytes):
+            parts.append(value)
+        elif number == SHAPE and isinstance(value, bytes):
+            for _, packed in read_fields(value):
+                at = 0
+                while isinstance(packed, bytes) and at < len(packed):
+                    size, at = read_varint(packed, at)
+                    sizes.append(size)
+                sizes += [packed] if isinstance(packed, int) else []
+    numbers = np.frombuffer(b"".join(parts), "<f4")
+    if numbers.size != np.prod(sizes or [0], dtype=object):
+        raise BadModel(f"a blob of shape {sizes} holds {numbers.size} numbers")
+    return torch.from_numpy(numbers.astype(np.float32)).view(sizes)
+
+
+def list_tensors(data: bytes) -> dict[str, Tensor]:
+    """The tensors of a Caffe file by layer: "conv1.weight", "conv1.bias"."""
+    found: dict[str, Tensor] = {}
+    for number, layer in read_fields(data):
+        if number not in NAMES or not isinstance(layer, bytes):
+            continue
+        name_of, blobs_of = NAMES[number]
+        fields = [(n, v) for n, v in read_fields(layer) if isinstance(v, bytes)]
+        name = b"".join(v for n, v in fields if n == name_of).decode("utf-8", "replace")
+        blobs = [read_blob(v) for n, v in fields if n == blobs_of]
+        found |= {f"{name}.weight": w for w in blobs[:1]}
+        found |= {f"{name}.bias": b.flatten() for b in blobs[1:2]}
+    return found

@@ -212,9 +212,6 @@ def lipschitz_solution(eps: float, largest: float, noisy: float, image: float) -
 
     Args:
         largest: B_w; ``noisy``: B_y, of the noisy image; ``image``: B_d, of the restored one.
-
-    >>> lipschitz_solution(0.5, 1.0, 2.0, 1.0)
-    48.0
     """
     return largest**2 * (noisy + image) * lipschitz(eps)
 
@@ -222,8 +219,8 @@ def lipschitz_solution(eps: float, largest: float, noisy: float, image: float) -
 def transfer_bound(source_loss: float, image: float, slope: float, eps: float) -> float:
     """The theorem for one source and one target: R_T <= R_S + 8 B_d B_r / eps^2 (as reconstructed).
 
-    Both errors lie in [-2 B_d, 2 B_d], so their squares differ by at most 4 B_d |x_S - x_T|; gradients of at
-    most B_r (``slope``) keep the solutions within 2 B_r / eps^2 of each other.
+    Errors in [-2 B_d, 2 B_d] have squares that differ by at most 4 B_d |x_S - x_T|, and gradients of at most
+    B_r (``slope``) keep the solutions within 2 B_r / eps^2 of each other.
     """
     return source_loss + 8.0 * image * slope / eps**2
 

@@ -7,6 +7,8 @@ is taken. Every band is scaled to [0, 1] by its minimum and maximum.
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,17 +34,19 @@ class DataSet:
         side: of the central square; 0: whole images. ``bands``: in the middle of the spectrum; 0: all.
         affected: bands with impulses, stripes or dead columns in the paper.
         colour: pictures of three bands.
+        printed: what the paper's figures for it are of; empty: it has no table.
     """
 
     name: str
     about: str
     source: str
     files: str
-    keys: tuple[str, ...] = ()
+    keys: Sequence[str] = ()
     side: int = 0
     bands: int = 0
     affected: int | None = None
     colour: bool = False
+    printed: str = ""
 
     def list_files(self, folder: str | Path) -> dict[str, Path]:
         """Its scenes in a folder, by name, or a sentence that says what is expected and where to get it."""
@@ -85,80 +89,13 @@ def _fold_pixels(path: Path, key: str) -> Cube:
     return Cube.from_array(flat.reshape(len(flat), cols, rows).transpose(0, 2, 1))
 
 
-UNIVERSITY = "https://www.ehu.eus/ccwintco/index.php/Hyperspectral_Remote_Sensing_Scenes"
-
-DATASETS = {
-    d.name: d
-    for d in (
-        DataSet(
-            "cave",
-            "31 bands of 512 x 512 pixels, a folder of 16-bit PNG bands for every scene",
-            "https://www.cs.columbia.edu/CAVE/databases/multispectral/",
-            "*_01.png",
-            affected=10,
-        ),
-        DataSet(
-            "icvl",
-            "MATLAB 7.3 files with 'rad', 31 bands, beside 'rgb'",
-            "https://icvl.cs.bgu.ac.il/hyperspectral/",
-            "*.mat",
-            keys=("rad",),
-            side=512,
-            affected=10,
-        ),
-        DataSet(
-            "dc",
-            "Washington DC Mall, 191 bands of 1280 x 307 pixels, dc.tif or a MATLAB file",
-            "https://engineering.purdue.edu/~biehl/MultiSpec/hyperspectral.html",
-            "*[dD][cC]*.*",
-            side=200,
-            bands=152,
-            affected=40,
-        ),
-        DataSet(
-            "pavia",
-            "PaviaU.mat with 'paviaU', 103 bands of 610 x 340 pixels",
-            UNIVERSITY,
-            "*[pP]avia*.mat",
-            keys=("paviaU",),
-            side=340,
-            bands=70,
-            affected=20,
-        ),
-        DataSet(
-            "urban",
-            "HYDICE Urban with its noise, a MATLAB file with 'Y' (210 bands x pixels), 'nRow' and 'nCol'",
-            "https://rslab.ut.ac.ir/data",
-            "*[uU]rban*.mat",
-            keys=("Y",),
-        ),
-        DataSet(
-            "indian-pines",
-            "Indian Pines of 145 x 145 pixels with its noise, 'indian_pines' (220 bands) or "
-            "'indian_pines_corrected' (200)",
-            UNIVERSITY,
-            "*[iI]ndian*.mat",
-            keys=("indian_pines", "indian_pines_corrected"),
-        ),
-        DataSet(
-            "bsds",
-            "photographs, JPEG",
-            "https://www2.eecs.berkeley.edu/Research/Projects/CS/vision/bsds/",
-            "*.jpg",
-            affected=3,
-            colour=True,
-        ),
-    )
-}
+FACTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+DATASETS = {name: DataSet(name, **facts) for name, facts in FACTS.items()}
 """Every data set of the paper by name."""
 
 
 def find_dataset(name: str) -> DataSet:
-    """The data set of a name.
-
-    >>> find_dataset("pavia").affected
-    20
-    """
+    """The data set of a name."""
     if name not in DATASETS:
         raise unknown_name("data set", name, DATASETS)
     return DATASETS[name]
