@@ -7,6 +7,7 @@ is taken. Every band is scaled to [0, 1] by its minimum and maximum.
 
 from __future__ import annotations
 
+import itertools
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,30 +64,23 @@ class DataSet:
 
     def open_scene(self, path: Path, key: str | None = None) -> Cube:
         """The cube of one of its files; ``key``: another variable than the usual one."""
-        names = (key,) if key else self.keys or (None,)
         refused = []
-        for name in names:
+        # A file that does not say its axes is MATLAB's: rows, columns, bands.
+        for name, axes in itertools.product((key,) if key else self.keys or (None,), (None, "rcb")):
             try:
-                return _fold_pixels(path, name) if name == "Y" else open_cube(path, key=name)
+                cube = open_cube(path, key=name, axes=axes)
             except DlwError as error:
                 refused.append(str(error))
+                continue
+            if cube.bands > 1:
+                return cube
+            refused.append(f"{path} holds one band of {cube.shape[1]}x{cube.shape[2]} and no cube")
         raise BadFile(refused[0])
 
     def cut_bands(self, data: F32) -> F32:
         """The bands of the paper."""
         first = max(0, len(data) - self.bands) // 2 if self.bands else 0
         return data[first : first + (self.bands or len(data))]
-
-
-def _fold_pixels(path: Path, key: str) -> Cube:
-    """A cube that is stored as (band, pixel), the pixels column by column, with nRow and nCol beside it."""
-    rows, cols = (int(open_cube(path, key=name).data.flat[0]) for name in ("nRow", "nCol"))
-    flat = open_cube(path, key=key).data[0]
-    if flat.shape[-1] != rows * cols:
-        raise BadFile(
-            f"{path}: {key} has {flat.shape[-1]} pixels, and nRow x nCol is {rows}x{cols}"
-        )
-    return Cube.from_array(flat.reshape(len(flat), cols, rows).transpose(0, 2, 1))
 
 
 FACTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
