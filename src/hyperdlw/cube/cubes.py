@@ -79,6 +79,16 @@ class Cube:
         if self.wavelengths is not None and self.wavelengths.shape != (self.bands,):
             raise BadInput(f"{self.wavelengths.size} wavelengths for {self.bands} bands")
 
+    def __repr__(self) -> str:
+        bands, rows, cols = self.shape
+        words = [f"{bands} bands x {rows} x {cols}"]
+        if self.wavelengths is not None:
+            words.append(f"{self.wavelengths[0]:g} to {self.wavelengths[-1]:g} nm")
+        words.append(self.encoding.dtype)
+        if gaps := int(np.count_nonzero(~self.valid)):
+            words.append(f"{gaps} voxel{'s' * (gaps > 1)} not valid")
+        return f"<Cube {', '.join(words)}>"
+
     @classmethod
     def from_array(
         cls,

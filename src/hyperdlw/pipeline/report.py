@@ -147,6 +147,9 @@ class Result:
     report: Report
     noisy: Cube = field(repr=False)
 
+    def __repr__(self) -> str:
+        return f"<Result {self.report.title}, weights {self.report.weights}: {self.cube!r}>"
+
     def save(self, path: str | Path, *, overwrite: bool = False) -> int:
         """Write the restored cube in the form the noisy one had; returns the clipped voxels."""
         return save_cube(self.cube, path, overwrite=overwrite)

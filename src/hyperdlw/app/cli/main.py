@@ -28,7 +28,6 @@ app = typer.Typer(
     name="hyperdlw",
     help="Hyperspectral denoising: variational models whose data term is weighted by a network.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     epilog="First steps: 'hyperdlw demo --scene', then 'hyperdlw denoise out/noisy.hdr out/restored.hdr'.",
 )
