@@ -24,12 +24,13 @@ PAGES = sorted(
 
 NOT_RUN = {
     "CONTRIBUTING.md": 3,
-    "README.md": 5,
+    "README.md": 4,
     "docs/adding.md": 1,
     "docs/guide/hosts.md": 4,
     "docs/guide/large.md": 1,
     "docs/guide/tables.md": 6,
     "docs/guide/train.md": 2,
+    "docs/how-good.md": 1,
     "docs/index.md": 2,
 }
 """Blocks that say themselves that they are not run, by page."""
