@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from ..errors import DlwError, unknown_name
-from ..testbed import CASES
 from .tables import NETWORKS
 
 if TYPE_CHECKING:
@@ -30,6 +29,9 @@ class Size:
     iterations: int | None = None
     others: tuple[str, ...] = ()
 
+
+PAPER = tuple(f"case{k}" for k in range(1, 6))
+"""``testbed.CASES``, which would load scipy for 'hyperdlw --help'."""
 
 SIZES = {
     "small": Size(("made:1",), 32, 1, None, 20, ("networks", "auto", "robust", "field")),
@@ -96,7 +98,7 @@ ALL_PARTS = (
     Part("pnp", "pnp"),
     Part("colour", "colour", "photos"),
     Part("constants", "constants"),
-    Part("dip", "dip", noise=CASES, weights=NETWORKS),
+    Part("dip", "dip", noise=PAPER, weights=NETWORKS),
     Part("figures", "figures"),
     Part("real", "real", ""),
     Part("classify", "classify", ""),
