@@ -208,7 +208,7 @@ def test_integers_are_clipped_and_counted(hyperdlw, tmp_path):
         data < 255
     )
     np.save(tmp_path / "a.npy", data)
-    options = ("-m", "nn", "-w", "uniform", "--strength", "5", "--range", "0,255")
+    options = ("-m", "nn", "-w", "uniform", "--strength", "5", "--range", "0,255", "--paper")
     told = hyperdlw("denoise", tmp_path / "a.npy", tmp_path / "r.npy", *options, "--json")
     restored = np.load(tmp_path / "r.npy")
     assert restored.dtype == np.uint8

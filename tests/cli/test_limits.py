@@ -13,7 +13,7 @@ from hyperdlw.pipeline import plan as tiles
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """As if the process itself took nothing."""
-    for name in ("BASE", "NETWORK", "RESERVE"):
+    for name in ("BASE", "NETWORK", "RESERVE", "SAMPLE_BYTES", "MILD_COPIES"):
         monkeypatch.setattr(tiles, name, 0)
 
 

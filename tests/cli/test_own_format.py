@@ -82,7 +82,7 @@ def test_an_outside_format_from_the_command_line(hyperdlw, install, noisy, tmp_p
     assert hyperdlw("convert", tmp_path / "a.npz", source).code == 0
     np.testing.assert_array_equal(io.open_cube(source).wavelengths, waves)
     # Whole and in strips, as if the process itself took no memory.
-    for name in ("BASE", "NETWORK", "RESERVE"):
+    for name in ("BASE", "NETWORK", "RESERVE", "SAMPLE_BYTES", "MILD_COPIES"):
         monkeypatch.setattr(plan, name, 0)
     options = ("-m", "nn", "-w", "precision", "--range", "0,1")
     for out, more in (("b.plain", ()), ("c.plain", ("--memory", "150K"))):

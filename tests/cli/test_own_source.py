@@ -67,7 +67,7 @@ def installed(monkeypatch):
 @pytest.fixture
 def small(monkeypatch):
     """A limit that the little cube does not fit in, as if the process itself took nothing."""
-    for name in ("BASE", "NETWORK", "RESERVE"):
+    for name in ("BASE", "NETWORK", "RESERVE", "SAMPLE_BYTES", "MILD_COPIES"):
         monkeypatch.setattr(tiles, name, 0)
     return "--memory", "150K"
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from hyperdlw import models
 from hyperdlw.bench.tables import NETWORKS
 from hyperdlw.pipeline import DEFAULT_MODEL, theory
 from hyperdlw.pipeline.advice import (
@@ -21,6 +22,7 @@ from hyperdlw.pipeline.advice import (
     preferred,
     striped_lines,
 )
+from hyperdlw.solver import Problem, solve
 from hyperdlw.testbed import noise, scenes
 
 
@@ -137,15 +139,13 @@ def test_a_hidden_voxel_has_no_part_in_its_prediction() -> None:
     y = torch.rand(5, 12, 12, generator=g)
     w = torch.ones_like(y)
     hide = torch.rand(y.shape, generator=g) < 0.1
-    error = held_out("tv", y, w, w, hide)
+    tv = models.build_model("tv", y.shape)
+    error = held_out(tv, y, w, w, hide)
     moved = torch.where(hide, y + 1, y)
     # With the same prediction x the error changes by mean(2 (y - x) + 1) exactly.
-    from hyperdlw import models
-    from hyperdlw.solver import Problem, solve
-
-    x = solve(Problem(models.build_model("tv", y.shape), y, torch.where(hide, 0 * w, w))).x
+    x = solve(Problem(tv, y, torch.where(hide, 0 * w, w))).x
     expected = error + float((2 * (y - x)[hide] + 1).mean())
-    assert held_out("tv", moved, w, w, hide) == pytest.approx(expected, rel=1e-5)
+    assert held_out(tv, moved, w, w, hide) == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_default_is_left_for_clear_reasons_only() -> None:

@@ -38,7 +38,7 @@ def test_units_do_not_matter(noisy, model, weights, range):
 
 def test_scaling_is_undone_exactly_enough(noisy):
     """A schedule without any smoothing gives back what came in."""
-    for range in ("auto", "minmax", (-3.0, 7.0)):
+    for range in ("auto", "minmax", (-3e3, 7e3)):
         ready = prepare_cube(Cube.from_array(noisy * 1000), range)
         back = ready.limits.from_unit(ready.y.numpy())
         np.testing.assert_allclose(back, noisy * 1000, rtol=1e-5, atol=1e-3)

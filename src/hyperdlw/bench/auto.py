@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from ..models import MODEL, WEIGHTS, build_model
-from ..pipeline import advise
+from ..pipeline import advise, denoise
 from ..testbed import CASES, find_noise
 from ..weights import resolve
 from .experiment import Experiment, Record, Scene, Tell, Trial, loop_images, write_rows
@@ -70,13 +70,13 @@ def measure(scene: Scene, noise: str, seed: int, names: Sequence[str] = MODELS) 
             "best": max(grid[m, WEIGHTS, s] for s in OCTAVES),
             "one": grid[m, WEIGHTS, 1.0],
         }
-    advice = advise(noisy.y, range=(0, 1))
+    advice = advise(noisy.y)
     best = max(grid, key=grid.__getitem__)
     return {
         "automatic": automatic,
         "advice": {
             "method": [advice.model, advice.network, advice.strength],
-            "psnr": score(advice.model, advice.network, advice.strength)[0],
+            "psnr": judge_psnr(scene, noisy, denoise(noisy.y, **advice.settings).cube.data),
         },
         "best": {"method": list(best), "psnr": grid[best]},
     }

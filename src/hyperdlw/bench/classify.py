@@ -134,7 +134,7 @@ def run(
             return cube
         if row.weights not in weights and row.weights != ORIGINAL:
             source = find_source(row.weights, files)
-            weights[row.weights] = predict_weights(cube, source, range="minmax")
+            weights[row.weights] = predict_weights(cube, source, range="minmax", columns=False)
         assert row.strength != "best"
         return denoise(
             cube,
@@ -143,6 +143,7 @@ def run(
             strength=row.strength,
             rank=row.rank,
             range="minmax",
+            paper=True,
         ).cube
 
     def measure(row: RankedRow) -> Record:

@@ -15,7 +15,6 @@ from rich.table import Table
 from ..cube import Cube
 from ..errors import BadFile
 from ..io import save_cube
-from ..models import defaults
 from ..networks import files as store
 from ..pipeline import (
     HEAT,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.gridspec import SubplotSpec
 
-MODELS = ("nn", "tv", "tvs", defaults.MODEL)
+MODELS = ("nn", "tv", "tvs", "lrtfdfr")
 FORMULAS = ("uniform", "precision", "robust", "mixture", "oracle")
 NETWORKS = ("N", "T", "TS", "N+T+TS")
 CASE = 5
@@ -91,10 +90,14 @@ def run_models(rows: int = SIZE[0], cols: int = SIZE[1], bands: int = SIZE[2]) -
     for name in (*FORMULAS, *(n for n in NETWORKS if n in store.list_networks())):
         source = resolve(name, noisy.truth)
         # Weights that do not look at the restored image are the same for every model.
-        fixed = predict_weights(cube, source, range=(0, 1)) if source.rounds == 1 else None
+        fixed = (
+            predict_weights(cube, source, range=(0, 1), columns=False)
+            if source.rounds == 1
+            else None
+        )
         for model in MODELS:
             spec = source if fixed is None else fixed
-            result = denoise(cube, model=model, weights=spec, range=(0, 1))
+            result = denoise(cube, model=model, weights=spec, range=(0, 1), paper=True)
             x = result.cube.data
             psnr, ssim = metrics.psnr(clean.data, x), metrics.ssim(clean.data, x)
             runs.append(DemoRun(name, model, x, result.weights, psnr, ssim))

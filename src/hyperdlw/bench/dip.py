@@ -88,6 +88,7 @@ def measure(curve: Curve, scene: Scene, tell: Tell, files: Files = NO_FILES) -> 
         weights=find_source(METHODS[curve.method], files),
         schedule=replace(curve.build(noisy.shape).schedule, steps=curve.iterations),
         range=(0, 1),
+        paper=True,
         seed=curve.seed,
         watch=watch,
     )

@@ -335,6 +335,7 @@ class Restorer:
             weights=source,
             strength=strength,
             range=(0, 1),
+            paper=True,
             denoiser=method.denoiser,
             seed=seed,
         )

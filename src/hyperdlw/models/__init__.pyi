@@ -6,6 +6,9 @@ from .defaults import MODEL as MODEL
 from .defaults import WEIGHTS as WEIGHTS
 from .denoisers.catalogue import DenoiserSpec as DenoiserSpec
 from .denoisers.catalogue import EigenDenoiser as EigenDenoiser
+from .denoisers.eigenimages import REACH as REACH
+from .denoisers.eigenimages import Eigenimages as Eigenimages
+from .denoisers.eigenimages import find_eigenimages as find_eigenimages
 from .registry import REGISTRY as REGISTRY
 from .registry import ModelEntry as ModelEntry
 from .registry import build_model as build_model

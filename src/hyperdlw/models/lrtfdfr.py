@@ -31,6 +31,7 @@ def build(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = Non
         central="data",
         output=0,
         rank=rank,
+        degree=2,
         selects=True,
     )
 

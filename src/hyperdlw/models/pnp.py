@@ -39,6 +39,7 @@ def build(
         schedule=replace(SCHEDULE, multipliers=multipliers),
         central="data",
         output=0,
+        degree=2,
     )
 
 

@@ -23,7 +23,7 @@ from ..errors import BadInput, BadOption
 from ..io import Entry, Registry
 from ..networks import files
 from ..solver import Model, Problem, Schedule, Solution, State, Watch
-from . import ctv, dip, e3dtv, lrtfdfr, lrtv, nn, pnp, svtv, tv, tvs
+from . import ctv, dip, e3dtv, lrtfdfr, lrtv, nn, plain, pnp, svtv, tv, tvs
 from .denoisers import DenoiserSpec, find_network, resolve_denoiser, resolve_plane_denoiser
 from .presets import PRESETS
 from .published import fasthymix, hyres, lrmr, mnf, nmog
@@ -68,6 +68,7 @@ class ModelEntry(Entry):
         denoiser: the denoiser it uses unless another one is chosen; None: it uses none.
         network: name or file of the trained network that it is, or None.
         count_fitted: bands -> number of parameters that are fitted to the image, or None.
+        mild: whether eigenimages take its place where the noise is mild.
     """
 
     original: Build | None = None
@@ -76,6 +77,7 @@ class ModelEntry(Entry):
     denoiser: DenoiserSpec | None = None
     network: str | None = None
     count_fitted: Callable[[int], int] | None = None
+    mild: bool = False
 
     def list_networks(self, denoiser: DenoiserSpec | None = None) -> dict[str, str]:
         """SHA-256 of every trained network behind the model, by name."""
@@ -167,6 +169,7 @@ def _make_entry(name: str, given: object) -> ModelEntry:
         keywords["denoiser"].default if "denoiser" in takes else None,
         None if network is None else network.name,
         getattr(given, "count_parameters", None),
+        getattr(given, "MILD", False),
     )
 
 
@@ -174,6 +177,7 @@ REGISTRY: Registry[ModelEntry] = Registry(
     "model",
     "hyperdlw.models",
     {
+        "plain": plain,
         "nn": nn,
         "tv": tv,
         "tvs": tvs,

@@ -6,7 +6,6 @@ from .advice import dead_lines as dead_lines
 from .choose import Choice as Choice
 from .choose import choice_rows as choice_rows
 from .choose import choose_strength as choose_strength
-from .choose import estimate_rank as estimate_rank
 from .journal import clean_scratch as clean_scratch
 from .options import DEFAULT_MODEL as DEFAULT_MODEL
 from .options import Options as Options

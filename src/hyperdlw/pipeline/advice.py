@@ -20,11 +20,12 @@ from .. import models
 from ..cube import Cube
 from ..errors import DlwError
 from ..networks import files as store
-from ..solver import Problem, solve
+from ..solver import Model, Problem, solve
 from ..weights import DEFAULT, estimate_noise_level, resolve
 from . import theory
-from .choose import choose_strength, estimate_rank
-from .options import DEFAULT_MODEL
+from .choose import Choice, choose_strength
+from .mild import Sample, count_components, is_quiet, strength_factor
+from .options import DEFAULT_MODEL, Settings
 from .prepare import Prepared, Range, prepare_cube
 
 LINE = 5.0
@@ -86,6 +87,19 @@ class Advice:
         return asdict(self)
 
     @property
+    def settings(self) -> Settings:
+        """The keywords of :func:`hyperdlw.denoise` that follow the advice."""
+        rank = self.rank if "rank" in models.find_model(self.model).takes else None
+        if self.model == DEFAULT_MODEL:
+            rank = None
+        return {
+            "model": self.model,
+            "weights": self.network,
+            "strength": self.strength,
+            "rank": rank,
+        }
+
+    @property
     def impulse_bands(self) -> dict[int, float]:
         """Bands with impulses, and the share of them."""
         return {b.band: b.impulses for b in self.bands if b.impulses > IMPULSES}
@@ -144,10 +158,12 @@ def impulse_share(residual: NDArray[np.floating], lines: NDArray[np.bool_]) -> N
     return np.asarray(far.sum((1, 2)) / kept)
 
 
-def inspect(ready: Prepared, restored: Tensor) -> tuple[BandAdvice, ...]:
+def inspect(
+    ready: Prepared, restored: Tensor, measured: NDArray[np.bool_]
+) -> tuple[BandAdvice, ...]:
     """Noise, impulses, dead and striped lines of the bands in use."""
-    y, valid = ready.y.numpy(), ready.valid.numpy()
-    residual = np.where(valid, y - restored.numpy(), 0.0)
+    y, valid = ready.y.numpy(), measured
+    residual = np.where(ready.valid.numpy(), y - restored.numpy(), 0.0)
     sigma = estimate_noise_level(ready.y, ready.valid).numpy()
     lines = {"dead_rows": dead_lines(y, valid, 1), "dead": dead_lines(y, valid, 2)}
     lines["striped_rows"] = striped_lines(residual, lines["dead_rows"], 1)
@@ -200,14 +216,13 @@ def divergences(x: Tensor) -> dict[str, dict[str, float]]:
     }
 
 
-def held_out(model: str, y: Tensor, w: Tensor, yardstick: Tensor, hide: Tensor) -> float:
+def held_out(built: Model, y: Tensor, w: Tensor, yardstick: Tensor, hide: Tensor) -> float:
     """Mean of yardstick * (y - x)^2 over hidden voxels, x solved without them.
 
     A hidden voxel's noise has no part in x, so this is the weighted error plus a constant that is
     the same for every model: it compares models where Stein's formula, with weights that follow the noise,
     does not.
     """
-    built = models.build_model(model, y.shape)
     x = solve(Problem(built, y, torch.where(hide, torch.zeros_like(w), w))).x
     error = yardstick * (y - x) ** 2
     return float(error[hide].mean(dtype=torch.float64))
@@ -240,7 +255,18 @@ def advise(
     hide = (torch.rand(y.shape, generator=generator) < HIDDEN) & valid
     errors: dict[str, float] = {}
     partner: dict[str, str] = {}
-    for name in among if among is not None else models.list_models("model"):
+    sample = Sample.gather(ready.read, y.shape)
+    law = sample.trusting(sample.blocks_of(yardstick)).find_law()
+
+    def build(name: str, strength: float = 1.0) -> Model:
+        degree = models.build_model(name, y.shape).degree
+        return models.build_model(name, y.shape, strength * strength_factor(law, degree))
+
+    # The default is built on lrtfdfr, and where the noise is mild it needs no comparison.
+    every = [name for name in models.list_models("model") if name != "lrtfdfr"]
+    if is_quiet(sample, law):
+        every = [DEFAULT_MODEL]
+    for name in every if among is None else among:
         # The jointly trained network serves the default model and those that U says nothing of.
         near = apart.get(name, {})
         partner[name] = (
@@ -249,17 +275,19 @@ def advise(
         if partner[name] not in weights:
             weights[partner[name]] = resolve(partner[name])(y, valid)
         try:
-            if models.build_model(name, y.shape).method is not None:
+            built = build(name)
+            if built.method is not None:
                 continue  # a fit of its own for every hidden set would take too long
-            errors[name] = held_out(name, y, weights[partner[name]], yardstick, hide)
+            errors[name] = held_out(built, y, weights[partner[name]], yardstick, hide)
         except DlwError:
             continue  # made for other cubes, such as colour images
     model = preferred(errors)
     network = partner[model]
-    choice = choose_strength(
-        partial(models.build_model, model, y.shape), y, weights[network], seed=seed
-    )
-    rank = estimate_rank(y, yardstick)
+    if model == DEFAULT_MODEL:
+        choice = Choice(1.0, "none", "right for the noise level", float("nan"), ())
+    else:
+        choice = choose_strength(partial(build, model), y, weights[network], seed=seed)
+    rank = count_components(sample, law)
     net = "trained with several models at once, it serves this one as well as any"
     if network != DEFAULT:
         u = apart[model][network]
@@ -273,9 +301,9 @@ def advise(
             "model": explain_model(model, errors),
             "network": net,
             "rank": f"{rank} spectral components are stronger than the noise",
-            "strength": f"{choice.reason} ({choice.rule})",
+            "strength": choice.reason + (f" ({choice.rule})" if choice.curve else ""),
         },
-        bands=inspect(ready, restored),
+        bands=inspect(ready, restored, cube.valid[ready.use]),
         skipped=ready.skipped,
         divergence=apart,
         held_out=errors,
@@ -286,8 +314,8 @@ def advise(
 def preferred(errors: dict[str, float]) -> str:
     """The default model, unless another one's error on hidden voxels is clearly smaller.
 
-    >>> preferred({"lrtfdfr": 1.0, "tv": 0.99}), preferred({"lrtfdfr": 1.0, "tv": 0.8})
-    ('lrtfdfr', 'tv')
+    >>> preferred({"plain": 1.0, "tv": 0.99}), preferred({"plain": 1.0, "tv": 0.8})
+    ('plain', 'tv')
     """
     if not errors:
         return DEFAULT_MODEL

@@ -1,8 +1,12 @@
-"""Strength and rank from the data: strength="auto" and rank="auto".
+"""Strength and rank from the data.
 
-Both are chosen on the same rows of a cube in memory and in strips (:func:`choice_rows`). The strength
-minimises an unbiased estimate of the risk. With noise of variance c / w_i at voxel i, the weighted risk
-of a restored image x(y) is
+Strength 1 means right for the noise of the cube: the constants of a model hold for a noise level of
+40/255, and are multiplied by :func:`hyperdlw.pipeline.mild.strength_factor`. The rank is what stands above
+the noise. Both are read from the sample of blocks.
+
+strength="auto" looks around this strength for a better one, on the same rows of a cube in memory and in
+strips (:func:`choice_rows`). It minimises an unbiased estimate of the risk. With noise of variance c / w_i
+at voxel i, the weighted risk of a restored image x(y) is
 
     1/M sum w_i (x_i - clean_i)^2  =  1/M sum w_i (y_i - x_i)^2 - c + 2 c/M sum dx_i/dy_i
 
@@ -20,16 +24,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ..solver import Model, Problem, State, solve
 from ..weights import Source
+from .mild import Sample, count_components, strength_factor
 from .options import Options
 
 Rule = Literal["sure", "discrepancy", "none"]
 
-WEAKEST, STRONGEST = 2.0**-3, 2.0**4
+WEAKEST, STRONGEST = 2.0**-6, 2.0**4
 """Limits of the search."""
 
 CAUTION = 1.6
@@ -38,8 +42,9 @@ less weight to a voxel *because* its noise came out large, so weights and noise 
 as the formula wants, and the fit looks better than it is. Found on training scenes: without it
 0.7 dB are lost, with 1.4 to 1.8 about 0.1. Weights that are fixed, or one number per band, get 1."""
 
-PROBE = 1e-2
-"""Size of the probe, in units of the data range: far above rounding, far below the noise."""
+PROBE = 0.3
+"""Size of the probe, in standard deviations sqrt(c) of the noise, at most MOST_PROBE of the range."""
+MOST_PROBE = 1e-2
 
 WIDE_PROBE = 1.0
 """Size of the probe for models that select, in standard deviations sqrt(c) of the noise. They answer
@@ -133,7 +138,10 @@ def choose_strength(
     if c is None:
         why = "the image is too small or too even to measure its noise"
         return Choice(1.0, "none", why, math.nan, ())
-    size = max(PROBE, WIDE_PROBE * math.sqrt(c)) if build(1.0).selects else PROBE
+    sigma = math.sqrt(c)
+    size = min(PROBE * sigma, MOST_PROBE)
+    if build(1.0).selects:
+        size = max(size, WIDE_PROBE * sigma)
     generator = torch.Generator().manual_seed(seed)
     sign = torch.randint(0, 2, y.shape, generator=generator).to(y) * 2 - 1
     probe = torch.where(w > 0, size * sign, torch.zeros_like(y))
@@ -205,59 +213,22 @@ def _descend(f: Callable[[float], float]) -> float:
     left, middle, right = (f(2.0**j) for j in (k - 1, k, k + 1))
     bend = left - 2 * middle + right
     shift = 0.5 * (left - right) / bend if bend > 0 else 0.0
-    return float(2.0 ** (k + max(-0.5, min(0.5, shift))))
-
-
-@torch.no_grad()
-def estimate_rank(y: Tensor, w: Tensor) -> int:
-    """The number of spectral components that are stronger than the noise.
-
-    A voxel is believed if its weight is above a third of the median weight of its band; any other is
-    replaced by the mean of the believed ones among its 5 x 5 neighbours, so that impulses, stripes and dead
-    columns have no part in what follows, if the weights see them. The noise variance of a band is
-    the mean square of mixed second differences of believed voxels over 4; these hardly see the
-    image. In units of the noise, sum_pixels z_b z_c / (n sigma_b sigma_c), the noise alone has
-    eigenvalues near one, and a component with an eigenvalue above two carries more signal than
-    noise: keeping it lowers the error of a projection (the rule of HySime, Bioucas-Dias and
-    Nascimento 2008).
-
-    Args:
-        y: noisy image (band, row, col).
-        w: weights of the same shape, 0 on voxels that were not measured.
-    """
-    y, w = y.double(), w.double()
-    middle = torch.stack([b[b > 0].median() if bool((b > 0).any()) else b.new_ones(()) for b in w])
-    good = (w > middle[:, None, None] / 3).double()
-    z = _fill_gaps(torch.where(good > 0, y, torch.zeros_like(y)), good)
-    d = z[:, :-1, :-1] - z[:, 1:, :-1] - z[:, :-1, 1:] + z[:, 1:, 1:]
-    known = good[:, :-1, :-1] * good[:, 1:, :-1] * good[:, :-1, 1:] * good[:, 1:, 1:]
-    variance = (known * d * d).sum((1, 2)) / (4.0 * known.sum((1, 2))).clamp_min(1.0)
-    scaled = (z / variance.clamp_min(1e-12).sqrt()[:, None, None]).flatten(1)
-    values = torch.linalg.eigvalsh(scaled @ scaled.mT / scaled.shape[1])
-    return max(1, int((values > 2.0).sum()))
-
-
-def _fill_gaps(y: Tensor, trust: Tensor) -> Tensor:
-    """y where it is trusted, elsewhere the mean of the trusted neighbours, or of the band."""
-
-    def blur(v: Tensor) -> Tensor:
-        return F.avg_pool2d(v.unsqueeze(0), 5, stride=1, padding=2).squeeze(0)
-
-    near = blur(trust)
-    band = (trust * y).sum((1, 2), keepdim=True) / trust.sum((1, 2), keepdim=True).clamp_min(1e-12)
-    mean = torch.where(near > 1e-3, blur(trust * y) / near.clamp_min(1e-3), band)
-    return torch.lerp(mean, y, trust)
+    # In 64ths of an octave: nobody sees less, and rounding errors do not show in the image.
+    return float(2.0 ** (k + round(64 * max(-0.5, min(0.5, shift))) / 64))
 
 
 # --- both, for a cube that is worked on whole or in strips
 
+MOST_RANK = 16
+"""Of the default model: what is beyond it, the eigenimages keep."""
+
 MOST_VOXELS = 2**21
-"""Voxels of the rows on which strength and rank are chosen: a cube of 31 bands of 256 x 256 is used
+"""Voxels of the rows on which an automatic strength is chosen: a cube of 31 bands of 256 x 256 is used
 whole. The rows depend on the shape of the cube alone, not on the limit of memory."""
 
 
 def choice_rows(shape: Sequence[int]) -> slice:
-    """The rows on which strength and rank of a cube (band, row, col) are chosen: all, or the middle ones.
+    """The rows on which the strength for a cube (band, row, col) is chosen: all, or the middle ones.
 
     >>> choice_rows((31, 256, 256)), choice_rows((224, 2000, 600))
     (slice(0, 256, None), slice(992, 1007, None))
@@ -273,14 +244,24 @@ class Chosen:
     """Strength and rank of a run; what it was chosen from, where it was.
 
     Attributes:
+        factor: on the strength, from the noise level: the model is built with strength * factor.
         choice: the curve of the strength, ready for JSON.
         rows: first row, and the row after the last one.
     """
 
     strength: float
     rank: int | None
+    factor: float = 1.0
     choice: dict[str, object] | None = None
     rows: tuple[int, int] | None = None
+
+    def total(self, last: bool) -> float:
+        """What the model is built with.
+
+        Rounds before the last one are for weights that learn from the residual: outliers show in it if
+        the image is smooth, whatever the noise level.
+        """
+        return self.strength * (self.factor if last else 1.0)
 
 
 NOTHING = torch.empty(0)
@@ -310,27 +291,42 @@ class ImageRounds:
         return ImageRounds(self.source.on_rows(rows), *cut)
 
 
-def choose_settings(options: Options, rows: slice, read: Callable[[], ImageRounds]) -> Chosen:
-    """Strength and rank: as given, or from some rows of the image and their weights.
+def choose_settings(
+    options: Options,
+    shape: Sequence[int],
+    sample: Sample,
+    rows: slice,
+    read: Callable[[], ImageRounds],
+) -> Chosen:
+    """Strength and rank: as given, or from the noise and the image.
 
-    ``read`` gives these rows, if they are needed. Weights that follow the restored image are those of
-    the last round at strength 1.
+    Args:
+        shape: of the image.
+        sample: of its blocks, without voxels that have hardly any weight.
+        rows, read: the rows on which an automatic strength is chosen, and what gives them, if they are
+            needed. Weights that follow the restored image are those of the last round at strength 1.
     """
-    strength, rank = options.strength, options.rank
-    if strength != "auto" and rank != "auto":
-        return Chosen(strength, rank)
-    image, where = read(), (rows.start, rows.stop)
-    if rank == "auto":
-        rank = estimate_rank(image.y, image.weights)
+    strength, rank, factor = options.strength, options.rank, 1.0
+    if options.follows_level or rank == "auto":
+        law = sample.find_law()
+        sketch = options.build_sketch(shape)
+        if options.follows_level:
+            factor = strength_factor(law, sketch.degree)
+        if rank == "auto" or (rank is None and options.mild):
+            # A component too many costs little, because the maps are smoothed too; one too few costs much.
+            most = shape[0] if rank == "auto" else MOST_RANK
+            rank = max(sketch.rank or 1, min(most, count_components(sample, law)))
+    assert not isinstance(rank, str)
     if strength != "auto":
-        return Chosen(strength, rank, None, where)
+        return Chosen(strength, rank, factor)
+    image, where = read(), (rows.start, rows.stop)
 
     def build(strength: float) -> Model:
-        return options.build(image.y.shape, strength, rank)
+        return options.build(image.y.shape, strength * factor, rank)
 
     for _ in range(image.source.rounds - 1):
-        image.x = solve(image.problem(build(1.0))).x
+        image.x = solve(image.problem(options.build(image.y.shape, 1.0, rank))).x
         image.weigh()
     follows = image.source.follows_noise
     choice = choose_strength(build, image.y, image.weights, follows_noise=follows)
-    return Chosen(choice.strength, rank, asdict(choice), where)
+    return Chosen(choice.strength, rank, factor, asdict(choice), where)

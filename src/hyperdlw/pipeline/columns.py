@@ -17,15 +17,13 @@ blocks agree no better than by chance.
 An edge or a road along the track is a few large steps among many small ones: what exceeds the usual size is
 left to the scene.
 
-Exact for images on disk: the blocks of :func:`row_blocks` are fixed by the number of rows; measure each
-with :func:`measure` when its rows are at hand, then call :func:`settle` once and
-:meth:`Columns.removed` strip by strip.
+Exact for images on disk: at most 64 rows of each of at most eight blocks of rows are read.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -37,7 +35,6 @@ from scipy.linalg import eigh
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 BLOCKS = 8
 """Blocks of rows at most; always an even number."""
@@ -75,6 +72,17 @@ class Columns:
     parts: F64
     rows: int
     gain: bool
+
+    @classmethod
+    def none(cls, shape: Sequence[int]) -> Columns:
+        """Nothing to remove from an image (band, row, col)."""
+        bands, rows, cols = shape
+        return cls(np.zeros((1, bands, cols)), rows, False)
+
+    @property
+    def kind(self) -> str:
+        """In a word."""
+        return ("gains" if self.gain else "offsets") if self.found else ""
 
     @property
     def found(self) -> bool:
@@ -121,18 +129,13 @@ class Measured:
     along: F64
 
 
-def measure(y: NDArray[Any], valid: Mask | None = None, gain: bool = False) -> Measured:
-    """Measure a block of rows (band, row, col).
+def measure(y: F32, gain: bool = False) -> Measured:
+    """Measure a block of rows (band, row, col), NaN where nothing was measured.
 
     Args:
         gain: relative steps, each difference divided by the mean of the two values.
     """
-    every = -(-y.shape[1] // MOST_ROWS)
-    y = np.asarray(y[:, ::every], np.float32)
-    known = np.isfinite(y) if valid is None else np.isfinite(y) & valid[:, ::every]
-    whole = bool(known.all())
-    if not whole:
-        y = np.where(known, y, np.float32(np.nan))
+    whole = bool(np.isfinite(y).all())
     # A file may have no value in a whole column.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -165,15 +168,25 @@ def _along_track(y: F32, whole: bool) -> F64:
     return np.asarray(change @ change.T / change.shape[1])
 
 
-def find_columns(y: NDArray[Any], valid: Mask | None = None) -> Columns:
-    """The columns of an image (band, row, col) in its own units: offsets, or gains, or none."""
-    best, score = Columns(np.zeros((1, y.shape[0], y.shape[2])), y.shape[1], False), 0.0
-    for gain in (False, True):
-        blocks = [
-            measure(y[:, a:b], None if valid is None else valid[:, a:b], gain)
-            for a, b in row_blocks(y.shape[1])
-        ]
-        found, sure = settle(blocks, y.shape[1], gain)
+def find_columns(read: Callable[[slice], F32], shape: Sequence[int]) -> Columns:
+    """The columns of an image (band, row, col) in its own units: offsets, or gains, or none.
+
+    ``read`` gives rows of it, NaN where nothing was measured.
+    """
+    rows = shape[1]
+    best, score = Columns.none(shape), 0.0
+    measured: dict[bool, list[Measured]] = {False: [], True: []}
+    for a, b in row_blocks(rows):
+        every = -(-(b - a) // MOST_ROWS)
+        if every == 1:
+            y = read(slice(a, b))
+        else:
+            y = np.concatenate([read(slice(r, r + 1)) for r in range(a, b, every)], axis=1)
+        y = np.where(np.isfinite(y), y, np.float32(np.nan))
+        for gain, blocks in measured.items():
+            blocks.append(measure(y, gain))
+    for gain, blocks in measured.items():
+        found, sure = settle(blocks, rows, gain)
         # Offsets unless gains are clearly better.
         if sure > 1.1 * score:
             best, score = found, sure
@@ -193,7 +206,7 @@ def settle(blocks: list[Measured], rows: int, gain: bool) -> tuple[Columns, floa
         # Where the rows disagree there is an edge, and its median is worth little.
         rough = np.nanmean(spread / np.maximum(usual, 1e-30), axis=(0, 1))
     steps = np.where(np.isfinite(steps), steps, np.nan_to_num(middle))
-    calm = 1 / np.maximum(1, np.nan_to_num(rough, nan=1e3)) ** ROUGH
+    calm = 1 / np.clip(np.nan_to_num(rough, nan=1e3), 1, 1e3) ** ROUGH
     place = np.array([(a + b - 1) / 2 for a, b in row_blocks(rows)])
     terms = 3 if len(blocks) >= 6 else 1
     curve = _curves(place, rows)[:terms]

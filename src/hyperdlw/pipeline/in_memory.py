@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from ..cube import Cube
+from ..models import find_eigenimages
 from ..solver import State, solve
 from .choose import Chosen, ImageRounds, choice_rows, choose_settings
+from .guard import guard_share, sum_change
+from .mild import Blend, Sample, choose_blend, is_quiet
 from .options import Options
 from .prepare import prepare_cube, put_back
-from .report import Counts, Outcome
+from .report import Counts, Facts, Outcome
+from .set_aside import guess_fill
 
 
 class InMemory:
@@ -27,40 +32,92 @@ class InMemory:
         self.noisy, self.options, self.watch = noisy, options, watch
         self.cube = noisy
         self.weights: NDArray[np.float32] = np.zeros(0, np.float32)
+        self.facts = Facts()
+        self.quiet = False
 
-    def prepare(self) -> dict[int, str]:
-        """Scale to the unit interval and fill gaps; returns why bands are left out."""
-        ready = self.ready = prepare_cube(self.noisy, self.options.range)
-        source = self.options.source.on_bands(ready.use)
+    def prepare(self) -> None:
+        """Scale to the unit interval, set voxels aside, fill gaps, and measure the noise."""
+        options, facts = self.options, self.facts
+        ready = self.ready = prepare_cube(self.noisy, options.range, options.removes_columns)
+        source = options.source.on_bands(ready.use)
         self.image = ImageRounds(source, ready.y, ready.valid)
-        return ready.skipped
+        facts.note_scaling(ready.scaling, ready.skipped)
+        wild = self.noisy.data[ready.use][ready.rows.wild.numpy()]
+        facts.wild, facts.bright = wild.size, int(ready.rows.bright.sum())
+        facts.fill = guess_fill(wild)
+        self.sample = Sample.gather(ready.read, ready.y.shape)
+        if options.follows_level:
+            facts.law = self.sample.find_law()
+            whole = bool(ready.valid.all())
+            self.quiet = whole and is_quiet(self.sample, facts.law)
+
+    @property
+    def spared(self) -> bool:
+        """Whether neither network nor model is needed."""
+        return self.quiet and self.options.mild
 
     def weigh(self) -> None:
         """The weights, from the restored image where there is one."""
-        self.image.weigh()
+        if self.spared:
+            self.image.weights = torch.ones_like(self.image.y)
+        else:
+            self.image.weigh()
 
     def choose(self) -> Chosen:
-        """Strength and rank, on the rows of :func:`choice_rows`."""
-        rows = choice_rows(self.image.y.shape)
-        self.chosen = choose_settings(self.options, rows, lambda: self.image.on_rows(rows))
+        """Strength and rank."""
+        image = self.image
+        self.trusted = self.sample.trusting(self.sample.blocks_of(image.weights))
+        rows = choice_rows(image.y.shape)
+        self.chosen = choose_settings(
+            self.options, image.y.shape, self.trusted, rows, lambda: image.on_rows(rows)
+        )
         return self.chosen
 
-    def solve(self) -> Outcome:
+    def solve(self, last: bool = True) -> Outcome:
         """The restored image on the unit interval."""
         image, chosen = self.image, self.chosen
-        model = self.options.build(image.y.shape, chosen.strength, chosen.rank)
+        model = self.options.build(image.y.shape, chosen.total(last), chosen.rank)
+        if self.spared:
+            image.x = image.y
+            return Outcome(model, 0, {}, True)
         found = solve(image.problem(model, self.options.seed or 0), watch=self.watch)
         image.x = found.x
-        last = found.residuals[-1] if found.residuals else None
-        residuals = {} if last is None else {"primal": last.primal, "dual": last.dual}
+        end = found.residuals[-1] if found.residuals else None
+        residuals = {} if end is None else {"primal": end.primal, "dual": end.dual}
         return Outcome(model, found.state.k, residuals, found.converged)
 
     def restore(self) -> Counts:
         """The image in the units of the cube, beside what took no part."""
         image, ready, noisy, w = self.image, self.ready, self.noisy, self.image.weights
         assert image.x is not None
-        self.cube = put_back(noisy, ready, image.x, self.options.fill)
+        x = self._blend(image.x) if self.options.mild or self.quiet else image.x
+        if not self.facts.nothing_to_do:
+            self.cube = put_back(noisy, ready, x, self.options.fill)
         self.weights = np.zeros(noisy.shape, np.float32)
         self.weights[ready.use] = w.numpy()
         low = int(((w < 0.1) & image.valid).sum())
         return Counts(int(np.count_nonzero(~noisy.valid)), low, int(image.valid.sum()))
+
+    def _blend(self, x: Tensor) -> Tensor:
+        """Model and eigenimages; or the model, guarded."""
+        facts = self.facts
+        if self.quiet:
+            assert facts.law is not None
+            blend = Blend(0.0, 0.0, facts.law)
+        else:
+            soft = self.trusted.find_law()
+            dead = float(self.ready.scaling.dead.mean())
+            blend = choose_blend(self.sample, self.sample.blocks_of(x), soft, dead)
+        if not self.options.mild:
+            y, none = self.image.y, torch.zeros_like(x, dtype=torch.bool)
+            facts.kept = guard_share(*sum_change(y, x, none, blend.law))
+            return blend.mix(x, y, x, facts.kept)
+        facts.note_blend(blend)
+        if blend.part == 1.0 or facts.nothing_to_do:
+            return x
+        filled, lost = blend.fill(self.ready.rows.y, x)
+        flat = filled.flatten(1).double()
+        images = find_eigenimages(flat @ flat.T, flat.shape[1], blend.spared.level)
+        mild = images.denoise(filled, blend.spared.variance)
+        facts.kept = guard_share(*sum_change(filled, mild, lost, blend.spared))
+        return blend.mix(x, filled, mild, facts.kept)

@@ -27,19 +27,30 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .. import __version__
-from ..cube import BandRange, Cube
 from ..errors import BadOption
 from ..io import CubeReader, identify_files
+from ..models import REACH, Eigenimages, find_eigenimages
 from ..solver import DiskArray, DiskProblem, StripSolver, Whole, use_stages
-from ..weights import FLOOR, Source, multiply_weights, rescale_weights, sum_weights
+from ..weights import FLOOR, Source, Uniform, multiply_weights, rescale_weights, sum_weights
 from .choose import Chosen, ImageRounds, choice_rows, choose_settings
+from .guard import guard_share, sum_change
 from .job import Band, Job, Reader
 from .journal import Journal, Watch, key_of, open_journal
+from .mild import Blend, Sample, choose_blend, is_quiet
 from .options import Options
 from .plan import Plan
-from .prepare import explain_unusable, find_limits, select_usable
+from .prepare import (
+    BandFacts,
+    Scaling,
+    check_believed,
+    find_middle,
+    find_scaling,
+    look_at_band,
+    select_usable,
+)
 from .products import ArrayOutputs, Pens, StripOutputs
-from .report import Counts, Outcome
+from .report import Counts, Facts, Outcome
+from .set_aside import guess_fill
 from .workers import Serial, open_executor
 
 
@@ -49,27 +60,33 @@ def copy_strip(job: Job, reader: Reader, i: int) -> None:
     job.raw.write(rows, torch.from_numpy(np.where(valid, data, np.float32(np.nan))))
 
 
-def look_at_band(job: Job, good: NDArray[np.bool_], b: int) -> dict[str, object]:
-    """The facts of a stored band (see :class:`Band`)."""
-    raw = job.raw.read_band(b)[None].numpy()
-    ok = ~np.isnan(raw)
-    count = int(ok.sum())
-    why = explain_unusable(raw[0], ok[0], bool(good[b]))
-    if why:
-        return asdict(Band(count, why))
-    band = Cube(np.where(ok, raw, np.float32(0)), ok)
-    limits = find_limits(band, job.options.range)
-    known = limits.to_unit(band.data)[ok]
-    middle, mean = float(np.median(known)), float(known.mean(dtype=np.float64))
-    return asdict(Band(count, "", float(limits.lo[0]), float(limits.hi[0]), middle, mean))
+def describe_band(job: Job, good: NDArray[np.bool_], b: int) -> dict[str, object]:
+    """The facts of a stored band (see :class:`BandFacts`)."""
+    return asdict(look_at_band(job.raw.read_band(b).numpy(), bool(good[b])))
 
 
-def scale_band(job: Job, b: int) -> None:
-    """A band in use on the unit interval."""
-    raw = job.raw.read_band(job.use[b]).numpy()
-    limits = job.limits
-    one = BandRange(limits.lo[b : b + 1], limits.hi[b : b + 1])
-    job.y.write_band(b, torch.from_numpy(one.to_unit(raw[None])[0]))
+def read_bands(job: Job, rows: slice) -> NDArray[np.float32]:
+    """Rows of the bands in use in the units of the cube, NaN where nothing was measured."""
+    return np.ascontiguousarray(job.raw.read(rows).numpy()[list(job.use)])
+
+
+def scale_strip(job: Job, i: int) -> list[object]:
+    """A strip on the unit scale; returns wild voxels, bright pixels, and a likely fill value."""
+    assert job.scaling is not None
+    rows = job.plan.window(i, 0).own
+    raw = read_bands(job, rows)
+    unit = job.scaling.to_unit(raw, rows.start)
+    job.y.write(rows, unit.y)
+    wild = raw[unit.wild.numpy()]
+    return [wild.size, int(unit.bright.sum()), guess_fill(wild)]
+
+
+def measure_band(job: Job, b: int) -> dict[str, object]:
+    """Statistics of a band on the unit scale (see :class:`Band`)."""
+    band = job.y.read_band(b)
+    known = band[~band.isnan()]
+    mean = float(known.mean(dtype=torch.float64)) if len(known) else 0.0
+    return asdict(Band(len(known), find_middle(band), mean))
 
 
 # --- weigh
@@ -142,6 +159,47 @@ def weights_strip(
 # --- solve and restore
 
 
+def fill_strip(job: Job, blend: Blend, i: int) -> None:
+    """A strip with the model where voxels are lost, and the second moments of its bands."""
+    assert job.result is not None
+    rows = job.plan.window(i, 0).own
+    filled, _ = blend.fill(job.y.read(rows), job.result.read(rows))
+    job.array("filled").write(rows, filled)
+    flat = filled.flatten(1).double()
+    np.save(job.folder / f"moments-{i}.npy", (flat @ flat.T).numpy())
+
+
+def denoise_strip(job: Job, blend: Blend, images: Eigenimages, i: int) -> list[list[float]]:
+    """The eigenimages of a strip without their noise; returns how far every band moved, and its noise."""
+    assert job.result is not None
+    window = replace(job.plan, wrap=False).window(i, REACH)
+    own, filled = window.own, job.array("filled").read(window.rows)
+    mild = images.denoise(filled, blend.spared.variance)[:, window.inside]
+    job.array("mild").write(own, mild)
+    _, lost = blend.fill(job.y.read(own), job.result.read(own))
+    moved, noise = sum_change(filled[:, window.inside], mild, lost, blend.spared)
+    return [moved.tolist(), noise.tolist()]
+
+
+def measure_strip(job: Job, blend: Blend, i: int) -> list[list[float]]:
+    """How far the model moved every band of a strip, and its noise."""
+    assert job.result is not None
+    rows = job.plan.window(i, 0).own
+    y, x = job.y.read(rows), job.result.read(rows)
+    moved, noise = sum_change(y, x, y.isnan(), blend.law)
+    return [moved.tolist(), noise.tolist()]
+
+
+def mix_strip(
+    job: Job, blend: Blend, kept: Tensor, images: Sequence[DiskArray], out: DiskArray, i: int
+) -> None:
+    """A strip of the result: model and eigenimages."""
+    assert job.result is not None
+    rows = job.plan.window(i, 0).own
+    filled, mild = (image.read(rows) for image in images)
+    out.write(rows, blend.mix(job.result.read(rows), filled, mild, kept))
+
+
 def write_strip(job: Job, reader: Reader, pens: ArrayOutputs | Pens, i: int) -> list[int]:
     """Hand over a strip; returns voxels not measured, weights below 0.1, and voxels clipped."""
     strip = job.restored_strip(reader, i)
@@ -159,27 +217,53 @@ class InStrips:
         self.reader, self.options, self.outputs = reader, options, outputs
         self.job, self.work = Job(work.folder, plan, options, reader.shape[0]), work
         self.resumed = work.resumed
+        self.facts = Facts()
 
-    def prepare(self) -> dict[int, str]:
-        """Copy, look at the bands and scale those that can be used; returns why others cannot."""
-        job, work, reader = self.job, self.work, self.reader
+    def prepare(self) -> None:
+        """Copy, look at the bands, scale those that can be used, and measure the noise."""
+        job, work, reader, facts = self.job, self.work, self.reader, self.facts
         copy = partial(copy_strip, job, reader)
         work.map("copy", copy, job.plan.strips, [job.raw], here=not reader.lazy)
-        look = partial(look_at_band, job, reader.good_bands)
-        every = [Band(**facts) for facts in work.map("look", look, range(job.stored))]
-        mask, skipped = select_usable([f.why for f in every])
+        look = partial(describe_band, job, reader.good_bands)
+        found = work.map("look", look, range(job.stored))
+        every = [BandFacts(**f | {"dead": tuple(f["dead"])}) for f in found]
+        mask, skipped = select_usable(every)
         use = tuple(np.flatnonzero(mask).tolist())
         plan = replace(job.plan, shape=(len(use), *job.plan.shape[1:]))
-        job = self.job = replace(job, plan=plan, use=use, bands=tuple(every[b] for b in use))
-        work.map("scale", partial(scale_band, job), range(len(use)), [job.y])
+        job = replace(job, plan=plan, use=use)
+        place = job.folder / "scaling"
+
+        def scale(_: int) -> None:
+            kept = [f for f in every if not f.why]
+            read, options = partial(read_bands, job), job.options
+            shape = plan.shape
+            find_scaling(read, shape, kept, options.range, options.removes_columns).save(place)
+
+        work.map("limits", scale, [0], here=True)
+        scaling = Scaling.load(place)
+        job = replace(job, scaling=scaling)
+        aside = work.map("scale", partial(scale_strip, job), plan.strips, [job.y])
         job.raw.path.unlink(missing_ok=True)
-        return skipped
+        bands = work.map("measure", partial(measure_band, job), range(len(use)))
+        job = replace(job, bands=tuple(Band(**b) for b in bands))
+        check_believed(job.measured, sum(f.count for f in every if not f.why), job.options.range)
+        facts.note_scaling(scaling, skipped)
+        wild, bright, fills = zip(*aside, strict=True)
+        facts.wild, facts.bright = sum(wild), sum(bright)
+        facts.fill = next((f for f in fills if f is not None), None)
+        self.sample = Sample.gather(job.y.read, plan.shape)
+        if job.options.follows_level:
+            facts.law = self.sample.find_law()
+            whole = job.measured == math.prod(plan.shape)
+            quiet = whole and is_quiet(self.sample, facts.law)
+            job = replace(job, quiet=quiet)
+        self.job = job
 
     def weigh(self) -> None:
         """The weights, from the restored image where there is one."""
         job, work = self.job, self.work
         work.round += job.result is not None
-        source = job.options.source.on_bands(job.use_mask)
+        source = Uniform() if job.spared else job.options.source.on_bands(job.use_mask)
         source.check_shape(job.plan.shape)
         factors = [self._find_factor(j, part) for j, part in enumerate(source.factors)]
         scale, strips = None, job.plan.strips
@@ -208,16 +292,17 @@ class InStrips:
         return Factor(out, part.scale(job.measured, total))
 
     def choose(self) -> Chosen:
-        """Strength and rank, on the rows of :func:`choice_rows`, which are held in memory."""
+        """Strength and rank; an automatic strength on rows that are held in memory."""
         job = self.job
-        rows = choice_rows(job.plan.shape)
+        trusted = self.trusted = self.sample.trusting(self.sample.blocks_of(job.w.read))
+        rows, shape = choice_rows(job.plan.shape), job.plan.shape
 
         def read() -> ImageRounds:
             source = self.options.source.on_bands(job.use_mask).on_rows(rows)
             return ImageRounds(source, *job.filled(rows), job.w.read(rows))
 
         def look(_: int) -> dict[str, object]:
-            return asdict(choose_settings(self.options, rows, read))
+            return asdict(choose_settings(self.options, shape, trusted, rows, read))
 
         (found,) = self.work.map("choose", look, [0], here=True)
         where = found.pop("rows")
@@ -225,10 +310,13 @@ class InStrips:
         self.job = replace(job, chosen=chosen)
         return chosen
 
-    def solve(self) -> Outcome:
+    def solve(self, last: bool = True) -> Outcome:
         """The restored image on the unit interval, on disk."""
         job, work = self.job, self.work
-        model = job.build(job.plan.shape[1])
+        model = job.build(job.plan.shape[1], last)
+        if job.spared:
+            self.job = replace(job, result=job.y)
+            return Outcome(model, 0, {}, True)
         folder = job.folder / f"steps{work.round}"
         folder.mkdir(exist_ok=True)
         arrays = job.y, job.w, Whole(torch.tensor([b.mean for b in job.bands]))
@@ -240,6 +328,8 @@ class InStrips:
 
     def restore(self) -> Counts:
         """Strips of the result in the units of the cube, handed over to the outputs."""
+        if self.options.mild or self.job.quiet:
+            self._blend()
         job, pens = self.job, self.outputs.open()
         executor = self.work.executor if pens.shared and self.reader.lazy else Serial()
         work = partial(write_strip, job, self.reader, pens)
@@ -247,6 +337,45 @@ class InStrips:
         invalid, low, clipped = map(sum, zip(*found, strict=True))
         self.outputs.finish(job)
         return Counts(invalid, low, job.measured, clipped)
+
+    def _blend(self) -> None:
+        """Model and eigenimages, or the model, guarded; on disk."""
+        job, work, facts = self.job, self.work, self.facts
+        assert job.result is not None
+        assert job.scaling is not None
+        if job.quiet:
+            assert facts.law is not None
+            blend = Blend(0.0, 0.0, facts.law)
+        else:
+            x, dead = self.sample.blocks_of(job.result.read), float(job.scaling.dead.mean())
+            blend = choose_blend(self.sample, x, self.trusted.find_law(), dead)
+        strips = job.plan.strips
+        if not self.options.mild:
+            found = work.map("guard", partial(measure_strip, job, blend), strips)
+            self._finish(job, blend, found, job.y, job.result)
+            return
+        facts.note_blend(blend)
+        if blend.part == 1.0 or facts.nothing_to_do:
+            self.job = replace(job, untouched=facts.nothing_to_do)
+            return
+        filled, mild = job.array("filled"), job.array("mild")
+        work.map("fill", partial(fill_strip, job, blend), strips, [filled])
+        moments = sum(np.load(job.folder / f"moments-{i}.npy") for i in strips)
+        pixels = job.plan.shape[1] * job.plan.shape[2]
+        images = find_eigenimages(torch.from_numpy(moments), pixels, blend.spared.level)
+        found = work.map("eigenimages", partial(denoise_strip, job, blend, images), strips, [mild])
+        self._finish(job, blend, found, filled, mild)
+
+    def _finish(
+        self, job: Job, blend: Blend, sums: list[list[list[float]]], *images: DiskArray
+    ) -> None:
+        """The result, from what every strip has moved and its noise, the image before and after."""
+        moved, noise = (torch.tensor(v).double().sum(0) for v in zip(*sums, strict=True))
+        kept = self.facts.kept = guard_share(moved, noise)
+        out = job.array("blended")
+        mix = partial(mix_strip, job, blend, kept, images, out)
+        self.work.map("blend", mix, job.plan.strips, [out])
+        self.job = replace(job, result=out)
 
 
 @contextmanager

@@ -11,13 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..cube import BandRange, Cube
+from ..cube import Cube
 from ..io import CubeReader
 from ..solver import DiskArray, Model
 from .choose import Chosen
 from .options import Options
 from .plan import Plan
-from .prepare import check_finite
+from .prepare import Scaling, check_finite
 
 
 class MemoryReader:
@@ -41,14 +41,11 @@ Reader = CubeReader | MemoryReader
 
 @dataclass(frozen=True)
 class Band:
-    """A stored band: why it is not used, or its range and, on the unit interval, its statistics."""
+    """A band in use, on the unit interval: voxels that are believed, their median and their mean."""
 
     count: int
-    why: str = ""
-    lo: float = 0.0
-    hi: float = 1.0
-    median: float = 0.0
-    mean: float = 0.0
+    median: float
+    mean: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +58,12 @@ class Job:
     stored: int
     """Bands of the source, used or not."""
     use: tuple[int, ...] = ()
+    scaling: Scaling | None = None
     bands: tuple[Band, ...] = ()
+    quiet: bool = False
+    """Whether there is mild noise and nothing else."""
+    untouched: bool = False
+    """Whether there is nothing to do, and the cube goes back as it is."""
     chosen: Chosen | None = None
     result: DiskArray | None = None
     """The restored image on the unit interval."""
@@ -76,6 +78,11 @@ class Job:
         return DiskArray(self.folder / name, shape)
 
     @property
+    def spared(self) -> bool:
+        """Whether neither network nor model is needed."""
+        return self.quiet and self.options.mild
+
+    @property
     def raw(self) -> DiskArray:
         return self.array("raw", self.stored)
 
@@ -88,13 +95,8 @@ class Job:
         return self.array("w")
 
     @property
-    def limits(self) -> BandRange:
-        lo, hi = ([getattr(b, name) for b in self.bands] for name in ("lo", "hi"))
-        return BandRange(np.array(lo, np.float32), np.array(hi, np.float32))
-
-    @property
     def measured(self) -> int:
-        """Measured voxels of the bands in use."""
+        """Believed voxels of the bands in use."""
         return sum(b.count for b in self.bands)
 
     def filled(self, rows: slice) -> tuple[Tensor, Tensor]:
@@ -115,22 +117,26 @@ class Job:
         assert self.result is not None
         return self.result.read_band(b)[None].numpy()
 
-    def build(self, rows: int) -> Model:
+    def build(self, rows: int, last: bool = True) -> Model:
         """The model for so many rows."""
         assert self.chosen is not None
         shape = len(self.use), rows, self.plan.shape[2]
-        return self.options.build(shape, self.chosen.strength, self.chosen.rank)
+        return self.options.build(shape, self.chosen.total(last), self.chosen.rank)
 
     def restored_strip(self, reader: Reader, i: int) -> RestoredStrip:
         """A strip of the result in the units of the cube, with the bands that are not used."""
         assert self.result is not None
+        assert self.scaling is not None
         rows, use = self.plan.window(i, 0).own, list(self.use)
         data, valid = reader.read(rows)
         values, w = data.copy(), np.zeros_like(data)
-        values[use] = self.limits.from_unit(self.result.read(rows).numpy())
+        values[use] = self.scaling.limits.from_unit(self.result.read(rows).numpy())
         w[use] = self.w.read(rows).numpy()
         touched = np.zeros_like(valid)
-        touched[use] = True if self.options.fill else valid[use]
+        raw = np.where(valid[use], data[use], np.float32(np.nan))
+        if not self.untouched:
+            unit = self.scaling.to_unit(raw, rows.start)
+            touched[use] = unit.touched(valid[use], self.options.fill)
         check_finite(values, touched)
         found = np.where(touched, values, data)
         return RestoredStrip(found, valid | touched, valid, w, reader.read_inexact(rows))

@@ -36,6 +36,8 @@ class Settings(TypedDict, total=False):
     truth: Truth | None
     seed: int | None
     fill: bool
+    columns: bool
+    paper: bool
     memory: Memory
     tile: int | None
     workers: int | None
@@ -48,6 +50,8 @@ class Options:
 
     Attributes:
         source: where the weights come from; w = 1 for a published method.
+        columns: whether offsets and gains of columns are looked for and removed.
+        paper: the constants of the model as they are, and nothing but the model.
         memory: a limit in bytes, or None: three quarters of the machine's.
         tile: rows of a strip; None: as many as the limit allows.
         workers, scheduler: who works on the strips, as for :func:`open_executor`.
@@ -62,6 +66,8 @@ class Options:
     denoiser: DenoiserSpec | None = None
     seed: int | None = None
     fill: bool = False
+    columns: bool = True
+    paper: bool = False
     memory: int | None = None
     tile: int | None = None
     workers: int | None = None
@@ -76,6 +82,21 @@ class Options:
     def published(self) -> bool:
         """Whether the model is a published method, which takes no weights."""
         return self._entry.kind == "published"
+
+    @property
+    def removes_columns(self) -> bool:
+        """Whether columns are looked for. A published method gets the cube as it is."""
+        return self.columns and not (self.paper or self.published or self.original)
+
+    @property
+    def follows_level(self) -> bool:
+        """Whether strength 1 means right for the noise of the cube, not the constants of the model."""
+        return not (self.paper or self.published or self.original)
+
+    @property
+    def mild(self) -> bool:
+        """Whether eigenimages take the place of the model where the noise is mild."""
+        return self._entry.mild and self.follows_level
 
     @property
     def in_strips(self) -> bool:
@@ -143,7 +164,7 @@ def check_options(
             raise BadOption(f"strength must be a number or 'auto', not '{strength}'")
     elif not 0 < strength <= 1e6:
         raise BadOption(
-            f"strength must be positive (1 is the published setting) and at most 1e6, not {strength:.3g}"
+            f"strength must be positive (1 is right for the noise) and at most 1e6, not {strength:.3g}"
         )
     names = get_args(ScheduleName)
     if not isinstance(options.schedule, Schedule) and options.schedule not in names:

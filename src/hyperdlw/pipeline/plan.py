@@ -18,7 +18,9 @@ from typing import Literal
 
 from ..errors import BadOption, OutOfResources
 from ..io import format_size, measure_memory
+from ..models import REACH
 from ..solver import ROW, Model, Strips
+from ..weights import BLOCKS, SIDE, sample_step
 from .choose import MOST_VOXELS
 from .options import Options
 
@@ -36,6 +38,10 @@ WINDOW_COPIES = 14
 """Float32 copies of a window that is only read, weighted or written."""
 METHOD_COPIES = 200
 """Float32 copies of an image while a model with a method of its own is at work: a network is fitted."""
+MILD_COPIES = 14
+"""Float32 copies of a window whose eigenimages are denoised."""
+SAMPLE_BYTES = 220
+"""Bytes for a voxel of the sample of blocks while the noise is read from it."""
 ADVICE_COPIES = 70
 """Float32 copies of the rows that are looked at for advice; the largest model needs the most."""
 
@@ -162,13 +168,17 @@ def plan_run(shape: Sequence[int], options: Options) -> Plan:
     fixed = BASE + RESERVE
     window, solving = WINDOW_COPIES * row, each * bands * cols
     band = 4 * BAND_COPIES * rows * cols
+    step = SIDE * sample_step(shape, BLOCKS)
+    sample = SAMPLE_BYTES * bands * -(-rows // step) * -(-cols // step) * SIDE**2
     auto = "auto" in (options.strength, options.rank)
     choosing = each * min(voxels, MOST_VOXELS) if auto else 0
 
     def needed(height: int) -> int:
         """Bytes for strips of some height."""
-        step = solving * min(rows, height + 2 * halo)
-        return fixed + max(band, mix, choosing, step, net + window * min(rows, height + 8))
+        solved = solving * min(rows, height + 2 * halo)
+        net_step = net + window * min(rows, height + 8)
+        mild = MILD_COPIES * row * min(rows, height + 2 * REACH) if options.mild else 0
+        return fixed + max(band, mix, choosing, solved, net_step, mild, sample)
 
     tile = options.tile
     least = needed(min(rows, 8))
@@ -182,7 +192,7 @@ def plan_run(shape: Sequence[int], options: Options) -> Plan:
     while tile is None and needed(height) > limit:
         height = max(8, height * 7 // 8)
     height = -(-rows // -(-rows // height))  # as even as may be
-    disk = 4 * voxels * (4 + 3 * count_state_images(model))
+    disk = 4 * voxels * (4 + 3 * options.mild + 3 * count_state_images(model))
     again = (height + 2 * halo) / height
     peak = needed(height)
     return Plan(full, height, halo, wrap, "strips", peak, limit, disk, 2 * seconds * again, tile)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..cube import BandRange, Cube, minmax_range, robust_range
+from ..cube import BandRange, Cube
 from ..errors import BadOption, DlwError, NothingToDenoise
+from ..io import atomic
+from ..weights import Read, gather_blocks
+from .columns import Columns, find_columns
+from .limits import limits_of_sample
+from .set_aside import find_dead_columns, find_wild, keep_detector_faults
 
 Range = Literal["auto", "minmax"] | tuple[float, float]
 
@@ -32,72 +38,207 @@ def check_range(range: Range) -> None:
         raise BadOption(f"range {range} is beyond float32; give limits near those of the data")
 
 
-def find_limits(cube: Cube, range: Range) -> BandRange:
-    """The per-band limits that map a cube to the unit interval.
+@dataclass(frozen=True)
+class BandFacts:
+    """A stored band: measured voxels, why it is not used or "", extremes, dead columns."""
 
-    "auto": limits of the signal from a median-filtered band (for noisy data). "minmax": smallest
-    and largest value (the paper's scaling of clean data). A pair (lo, hi): the same for all bands.
-    """
-    check_range(range)
-    if range == "auto":
-        return robust_range(cube.data, cube.valid)
-    if range == "minmax":
-        return minmax_range(cube.data, cube.valid)
-    lo, hi = map(float, range)
-    return BandRange(np.full(cube.bands, lo, np.float32), np.full(cube.bands, hi, np.float32))
+    count: int
+    why: str = ""
+    low: float = 0.0
+    high: float = 0.0
+    dead: tuple[int, ...] = ()
 
 
-def find_usable_bands(cube: Cube) -> tuple[NDArray[np.bool_], dict[int, str]]:
-    """Which bands can be denoised, and why the others cannot (band number -> reason)."""
-    planes = zip(cube.data, cube.valid, cube.good_bands, strict=True)
-    return select_usable([explain_unusable(band, ok, bool(good)) for band, ok, good in planes])
-
-
-def explain_unusable(band: NDArray[np.float32], ok: NDArray[np.bool_], good: bool) -> str:
-    """Why a band cannot be denoised, or ""."""
+def look_at_band(raw: NDArray[np.float32], good: bool) -> BandFacts:
+    """The facts of a band (row, col), NaN where nothing was measured."""
+    count = int(np.count_nonzero(~np.isnan(raw)))
     if not good:
-        return "marked bad"
-    if not ok.any():
-        return "no valid voxel"
-    return "constant" if band[ok].min() == band[ok].max() else ""
+        return BandFacts(count, "marked bad")
+    if not count:
+        return BandFacts(count, "no valid voxel")
+    low, high = float(np.nanmin(raw)), float(np.nanmax(raw))
+    dead = tuple(np.flatnonzero(find_dead_columns(raw)).tolist())
+    return BandFacts(count, "constant" if low == high else "", low, high, dead)
 
 
-def select_usable(why: Sequence[str]) -> tuple[NDArray[np.bool_], dict[int, str]]:
-    """The same from the reasons of all bands; refuses a cube without a band that can be denoised."""
-    use = np.array([not text for text in why])
-    skipped = {b: text for b, text in enumerate(why) if text}
+def select_usable(facts: Sequence[BandFacts]) -> tuple[NDArray[np.bool_], dict[int, str]]:
+    """Which bands can be denoised, and why the others cannot (band number -> reason).
+
+    A cube without a band that can be denoised is refused.
+    """
+    use = np.array([not f.why for f in facts])
+    skipped = {b: f.why for b, f in enumerate(facts) if f.why}
     if not use.any():
         reasons = ", ".join(sorted(set(skipped.values())))
         raise NothingToDenoise(f"none of the {len(use)} bands can be denoised ({reasons})")
     return use, skipped
 
 
+def look_at_cube(cube: Cube) -> tuple[NDArray[np.float32], list[BandFacts]]:
+    """The numbers of a cube, NaN where nothing was measured, and the facts of its bands."""
+    raw = np.where(cube.valid, cube.data, np.float32(np.nan))
+    pairs = zip(raw, cube.good_bands, strict=True)
+    return raw, [look_at_band(band, bool(good)) for band, good in pairs]
+
+
+def find_usable_bands(cube: Cube) -> tuple[NDArray[np.bool_], dict[int, str]]:
+    """As :func:`select_usable`, of a cube."""
+    return select_usable(look_at_cube(cube)[1])
+
+
+class UnitRows(NamedTuple):
+    """Rows of an image on the unit scale, NaN where no value is believed, and what was set aside.
+
+    Attributes:
+        wild: (band, row, col) voxels that come back as they were, unless gaps are filled.
+        bright: (row, col) pixels that come back as they were.
+    """
+
+    y: Tensor
+    wild: Tensor
+    bright: Tensor
+
+    def touched(self, valid: NDArray[np.bool_], fill: bool) -> NDArray[np.bool_]:
+        """Voxels that get restored values; others, and wild ones, do if gaps are filled."""
+        own = np.ones_like(valid) if fill else valid & ~self.wild.numpy()
+        return np.asarray(own & ~self.bright.numpy())
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """How rows of the bands in use become rows on the unit scale.
+
+    Attributes:
+        limits: of the bands.
+        columns: offsets or gains of the columns, which are removed for good.
+        dead: (band, col) of dead detector elements, whose values are not believed.
+    """
+
+    limits: BandRange
+    columns: Columns
+    dead: NDArray[np.bool_]
+
+    def save(self, path: Path) -> None:
+        """Into a file."""
+        columns, limits = self.columns, self.limits
+        parts, gain = columns.parts, np.array([columns.rows, columns.gain])
+        with atomic(path, overwrite=True) as tmp, open(tmp, "wb") as file:
+            np.savez(file, lo=limits.lo, hi=limits.hi, parts=parts, gain=gain, dead=self.dead)
+
+    @classmethod
+    def load(cls, path: Path) -> Scaling:
+        """From a file."""
+        with np.load(path, allow_pickle=False) as held:
+            rows, gain = held["gain"].tolist()
+            columns = Columns(held["parts"], int(rows), bool(gain))
+            return cls(BandRange(held["lo"], held["hi"]), columns, held["dead"])
+
+    def to_unit(self, raw: NDArray[np.float32], first: int = 0) -> UnitRows:
+        """Rows of the cube, NaN unmeasured; the first of them is number ``first``."""
+        y = torch.from_numpy(self.limits.to_unit(self.columns.removed(raw, first)))
+        wild, bright = find_wild(y)
+        lost = wild | bright | torch.from_numpy(self.dead)[:, None]
+        return UnitRows(y.masked_fill(lost, torch.nan), wild, bright)
+
+
+def find_scaling(
+    read: Callable[[slice], NDArray[np.float32]],
+    shape: Sequence[int],
+    facts: Sequence[BandFacts],
+    range: Range,
+    columns: bool,
+) -> Scaling:
+    """The scaling of the bands in use of a cube that is read by rows, NaN unmeasured.
+
+    Args:
+        range: "auto": limits of the signal, found jointly over the bands. "minmax": smallest and
+            largest value (the paper's scaling of clean data). Two numbers: the same for all bands.
+        columns: whether offsets and gains of columns, and dead ones, are looked for.
+    """
+    check_range(range)
+    bands, rows, cols = shape
+    dead = np.zeros((bands, cols), bool)
+    for b, band in enumerate(facts if columns else ()):
+        dead[b, list(band.dead)] = True
+    dead = keep_detector_faults(dead)
+    found = find_columns(read, shape) if columns else Columns.none(shape)
+    if range == "minmax":
+        low, high = ([getattr(f, name) for f in facts] for name in ("low", "high"))
+        limits = BandRange(np.array(low, np.float32), np.array(high, np.float32))
+    elif range == "auto":
+        hidden = torch.from_numpy(dead)[:, None]
+
+        def believed(part: slice) -> Tensor:
+            raw = torch.from_numpy(found.removed(read(part), part.start))
+            return raw.masked_fill(hidden, torch.nan)
+
+        found_limits = limits_of_sample(*gather_blocks(believed, (bands, rows, cols)))
+        limits = BandRange(*(v.numpy() for v in found_limits))
+    else:
+        limits = BandRange(*(np.full(bands, v, np.float32) for v in range))
+    return Scaling(limits, found, dead)
+
+
+def check_believed(believed: int, measured: int, range: Range) -> None:
+    """Refuse a told range that most values are far from."""
+    if 2 * believed < measured:
+        share = 100 * (1 - believed / measured)
+        raise BadOption(
+            f"{share:.0f} % of the values lie far outside the range {range}; give the limits of the "
+            "data, or leave the range out"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A cube in the form the solver wants: usable bands, unit interval, gaps filled."""
+    """A cube in the form the solver wants: usable bands, unit scale, gaps filled.
+
+    Attributes:
+        y: (band, row, col), the median of the band where no value is believed.
+        valid: where one is.
+        rows: what was set aside.
+        use: which bands of the cube take part; ``skipped``: why others do not.
+    """
 
     y: Tensor
     valid: Tensor
+    rows: UnitRows
     use: NDArray[np.bool_]
     skipped: dict[int, str]
-    limits: BandRange
+    scaling: Scaling
+
+    @property
+    def limits(self) -> BandRange:
+        return self.scaling.limits
+
+    @property
+    def read(self) -> Read:
+        """Rows of the image, NaN where no value is believed."""
+        return lambda rows: self.rows.y[:, rows]
 
 
-def prepare_cube(cube: Cube, range: Range = "auto") -> Prepared:
-    """Scale, drop unusable bands and fill invalid voxels with the median of their band.
+def prepare_cube(cube: Cube, range: Range = "auto", columns: bool = True) -> Prepared:
+    """Scale, drop unusable bands, set wild voxels aside and fill gaps with the median of their band.
 
     The filled values carry no weight; they only keep NaN out of the convolutions.
     """
-    use, skipped = find_usable_bands(cube)
-    limits = find_limits(cube, range)
-    data = np.where(cube.valid, cube.data, np.float32(0))
-    unit = limits.to_unit(data)[use]
-    ok = cube.valid[use]
-    for band, good in zip(unit, ok, strict=True):
-        if not good.all():
-            band[~good] = np.median(band[good])
-    y = torch.from_numpy(np.ascontiguousarray(unit))
-    return Prepared(y, torch.from_numpy(ok), use, skipped, limits)
+    raw, facts = look_at_cube(cube)
+    use, skipped = select_usable(facts)
+    raw = raw[use]
+    kept = [f for f in facts if not f.why]
+    scaling = find_scaling(lambda rows: raw[:, rows], raw.shape, kept, range, columns)
+    rows = scaling.to_unit(raw)
+    valid = ~rows.y.isnan()
+    check_believed(int(valid.sum()), sum(f.count for f in kept), range)
+    middle = torch.tensor([find_middle(band) for band in rows.y])
+    y = torch.where(valid, rows.y, middle[:, None, None])
+    return Prepared(y, valid, rows, use, skipped, scaling)
+
+
+def find_middle(band: Tensor) -> float:
+    """The median of what is believed of a band; 0 where nothing is."""
+    known = band[~band.isnan()].numpy()
+    return float(np.median(known)) if known.size else 0.0
 
 
 def check_finite(values: NDArray[np.float32], touched: NDArray[np.bool_]) -> None:
@@ -111,11 +252,14 @@ def check_finite(values: NDArray[np.float32], touched: NDArray[np.bool_]) -> Non
 
 
 def put_back(cube: Cube, ready: Prepared, x: Tensor, fill: bool = False) -> Cube:
-    """Undo scaling and selection; voxels that were not measured keep what they held, or are filled."""
-    unit = np.zeros(cube.shape, np.float32)
-    unit[ready.use] = x.numpy()
-    values = ready.limits.from_unit(unit)
-    touched = (cube.valid | fill) & ready.use[:, None, None]
+    """Undo scaling and selection.
+
+    Voxels that were not measured and wild ones keep what they held, or are filled; bright pixels keep it.
+    """
+    data, valid = cube.data.copy(), cube.valid.copy()
+    touched = ready.rows.touched(cube.valid[ready.use], fill)
+    values = ready.limits.from_unit(x.numpy())
     check_finite(values, touched)
-    restored = cube.with_data(np.where(touched, values, cube.data))
-    return replace(restored, valid=cube.valid | touched) if fill else restored
+    data[ready.use] = np.where(touched, values, data[ready.use])
+    valid[ready.use] |= touched
+    return replace(cube.with_data(data), valid=valid)

@@ -16,10 +16,14 @@ from .. import __version__
 from ..cube import Cube
 from ..io import save_cube
 from ..solver import Model
+from ..weights import NoiseLaw
 from .choose import Chosen
+from .guard import NOTHING
+from .mild import Blend
 from .options import Options
 from .pictures import data_url, side_by_side
 from .plan import Plan
+from .prepare import Scaling
 
 if TYPE_CHECKING:
     from ..cube import NamedArray
@@ -35,6 +39,12 @@ class Report:
         residuals: of the last step, where the schedule measures them.
         down_weighted: share of the measured voxels with a weight below 0.1.
         seconds: spent on preparing, weights, choosing, solving and writing, and in total.
+        balance: the factor on the constants of the model that the noise level asks for.
+        noise: level of the noise in ranges (root mean square over the bands) and of every band in use in
+            the units of the cube; part of the model in the result, the rest is from the eigenimages;
+            share of outliers; smallest part of a band's change that the guard kept.
+        set_aside: wild voxels, bright pixels, dead columns (of single bands), columns removed.
+        notes: what a user should know, in sentences.
         choice: the curve from which an automatic strength was read.
         chosen_on_rows: first row and row after the last one on which strength or rank was chosen.
         tiling: the plan, where the cube was worked on in strips.
@@ -61,6 +71,10 @@ class Report:
     seed: int | None
     versions: dict[str, str]
     threads: int
+    balance: float = 1.0
+    noise: Json | None = None
+    set_aside: Json = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     choice: Json | None = None
     chosen_on_rows: tuple[int, int] | None = None
     tiling: Json | None = None
@@ -69,6 +83,14 @@ class Report:
     def as_dict(self) -> Json:
         return asdict(self)
 
+    def describe_noise(self) -> str:
+        """The noise level and what it meant, in words; "" where it was not measured."""
+        if self.noise is None:
+            return ""
+        text = f"{100 * _number(self.noise['level']):.2g} % of the range"
+        part = _number(self.noise["model_part"])
+        return text + (f", {100 * (1 - part):.0f} % eigenimages" if part < 1 else "")
+
     @property
     def title(self) -> str:
         """The model with its rank and strength."""
@@ -76,6 +98,91 @@ class Report:
         words += [f"rank {self.rank}"] if self.rank else []
         how = "" if self.choice is None else f" (auto, {self.choice['rule']})"
         return ", ".join([*words, f"strength {self.strength:.4g}{how}"])
+
+
+def _number(value: object) -> float:
+    assert isinstance(value, float | int)
+    return float(value)
+
+
+MANY = 0.9
+"""Share of down-weighted voxels from which a user is warned."""
+
+
+@dataclass
+class Facts:
+    """What the verbs found out about a cube.
+
+    Attributes:
+        skipped: why bands are left out, by number.
+        dead: dead columns, counted in every band; ``columns``: what was removed from columns, in a word.
+        wild, bright: voxels and pixels that were set aside.
+        fill: a number among the wild ones that is likely an undeclared fill value.
+        law: of the noise on the unit scale; ``span`` (band,) of the bands in use takes it to their units.
+        clean: whether there is no noise worth removing.
+        kept: (band,) part of the change that the guard kept.
+    """
+
+    skipped: dict[int, str] = field(default_factory=dict)
+    dead: int = 0
+    columns: str = ""
+    wild: int = 0
+    bright: int = 0
+    fill: float | None = None
+    law: NoiseLaw | None = None
+    span: NDArray[np.float32] = field(default_factory=lambda: np.ones(0, np.float32))
+    part: float = 1.0
+    lost: float = 0.0
+    clean: bool = False
+    kept: torch.Tensor | None = None
+
+    def note_scaling(self, scaling: Scaling, skipped: dict[int, str]) -> None:
+        self.skipped, self.dead = skipped, int(scaling.dead.sum())
+        self.columns, self.span = scaling.columns.kind, scaling.limits.span.ravel()
+
+    def note_blend(self, blend: Blend) -> None:
+        self.law, self.part, self.lost = blend.law, blend.part, blend.lost
+        self.clean = float(blend.spared.level.max()) < NOTHING
+
+    @property
+    def nothing_to_do(self) -> bool:
+        """Whether the cube goes back as it is."""
+        return self.clean and self.part == 0 and not (self.columns or self.dead)
+
+    def describe_noise(self) -> Json | None:
+        """For the report."""
+        if self.law is None:
+            return None
+        level = self.law.level.double()
+        return {
+            "level": float(level.square().mean().sqrt()),
+            "bands": [float(v) for v in level.numpy() * self.span],
+            "model_part": self.part,
+            "outliers": self.lost,
+            "kept": 1.0 if self.kept is None else float(self.kept.min()),
+        }
+
+    def describe_aside(self) -> Json:
+        """For the report."""
+        names = {"wild_voxels": "wild", "bright_pixels": "bright", "dead_columns": "dead"}
+        return {k: getattr(self, v) for k, v in names.items()} | {"columns_removed": self.columns}
+
+    def write_notes(self, counts: Counts, fill: bool) -> tuple[str, ...]:
+        """What a user should know."""
+        kept = "were filled" if fill else "keep their values (--fill fills them)"
+        low = counts.low / max(1, counts.measured)
+        weak = 0 if self.kept is None else int((self.kept < 0.9).sum())
+        said = {
+            "nothing to do: no noise above what clean images have; the cube is as it was": self.nothing_to_do,
+            f"{self.wild} voxels far beyond the range of their band were set aside and {kept}": self.wild,
+            f"{self.fill} looks like a fill value that the file does not declare; --nodata {self.fill} "
+            "declares it": self.fill is not None,
+            f"{self.bright} pixels much brighter than the rest keep their values": self.bright,
+            f"{self.columns} of columns were found and removed; --keep-columns leaves them": self.columns,
+            f"{weak} bands were changed less than the estimate, which removed more than their noise": weak,
+            f"warning: {100 * low:.0f} % of the voxels have hardly any weight": low > MANY,
+        }
+        return tuple(sentence for sentence, holds in said.items() if holds)
 
 
 @dataclass(frozen=True)
@@ -101,7 +208,7 @@ class Counts:
 def make_report(
     options: Options,
     plan: Plan,
-    skipped: dict[int, str],
+    facts: Facts,
     chosen: Chosen,
     outcome: Outcome,
     counts: Counts,
@@ -119,8 +226,8 @@ def make_report(
         networks=options.networks,
         schedule=asdict(outcome.model.schedule),
         shape=plan.shape,
-        bands_used=plan.shape[0] - len(skipped),
-        bands_skipped=skipped,
+        bands_used=plan.shape[0] - len(facts.skipped),
+        bands_skipped=facts.skipped,
         invalid_voxels=counts.invalid,
         range=span if isinstance(span, str) else f"{span[0]:g} to {span[1]:g}",
         steps=outcome.steps,
@@ -131,6 +238,10 @@ def make_report(
         seed=options.seed,
         versions={"hyperdlw": __version__, "torch": torch.__version__, "numpy": np.__version__},
         threads=torch.get_num_threads(),
+        balance=chosen.factor,
+        noise=facts.describe_noise(),
+        set_aside=facts.describe_aside(),
+        notes=facts.write_notes(counts, options.fill),
         choice=chosen.choice,
         chosen_on_rows=chosen.rows,
         tiling=None if resumed is None else plan.as_dict() | {"resumed": resumed},

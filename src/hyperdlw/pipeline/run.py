@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from functools import partial
 from os import PathLike
 from os.path import isfile
 from pathlib import Path
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .. import io, models
+from .. import io
 from ..cube import Cube, Given
 from ..errors import BadOption
 from ..models import DenoiserSpec
@@ -70,16 +71,16 @@ def run_way(way: InMemory | InStrips, options: Options, plan: Plan, strict: bool
         spent[stage] += time.perf_counter() - start
         return found
 
-    skipped = clock("prepare", way.prepare)
+    clock("prepare", way.prepare)
     clock("weights", way.weigh)
     chosen = clock("choose", way.choose)
     for _ in range(options.source.rounds - 1):
-        clock("solve", way.solve)
+        clock("solve", partial(way.solve, last=False))
         clock("weights", way.weigh)
     outcome = clock("solve", way.solve)
     counts = clock("write", way.restore if outcome.converged or not strict else Counts)
     spent["total"] = time.perf_counter() - begin
-    return make_report(options, plan, skipped, chosen, outcome, counts, spent, way.resumed)
+    return make_report(options, plan, way.facts, chosen, outcome, counts, spent, way.resumed)
 
 
 def denoise(
@@ -96,6 +97,8 @@ def denoise(
     truth: Truth | None = None,
     seed: int | None = None,
     fill: bool = False,
+    columns: bool = True,
+    paper: bool = False,
     memory: Memory = None,
     tile: int | None = None,
     workers: int | None = None,
@@ -113,28 +116,32 @@ def denoise(
             tensor of any device, or an xarray.DataArray or Dataset; ``result.restored`` is of the
             same kind.
         axes: the order of the axes where it is another one, such as "rcb" (row, col, band).
-        model: name of a registered model (``hyperdlw models``, "lrtfdfr" unless given), or of a
+        model: name of a registered model (``hyperdlw models``, "plain" unless given), or of a
             published method, which takes no weights, strength or schedule.
         weights: where the weights come from: a network ("N+T+TS" unless given), "uniform", "precision",
             "robust", "mixture", a file, an array, or a product of these (see
             :func:`hyperdlw.weights.resolve`); or "original": no weights, and the published version
             of the model with its own data term.
-        strength: 1, the default, is the published setting; larger is smoother. "auto" takes the one with the
-            smallest estimated risk (see :mod:`hyperdlw.pipeline.choose`); the report holds the curve.
-        rank: of models that have one; None is the published value, "auto" estimates it from the
-            cube and the weights (:func:`hyperdlw.pipeline.choose.estimate_rank`). Strength and rank
-            are chosen on the middle rows of a cube of more than two million voxels.
+        strength: 1, the default, is right for the noise level of the cube; larger is smoother. "auto"
+            takes the one with the smallest estimated risk (see :mod:`hyperdlw.pipeline.choose`), chosen on
+            the middle rows of a cube of more than two million voxels; the report holds the curve.
+        rank: of models that have one; None is the published value (of "plain": what stands above the
+            noise, 8 to 16), "auto" is what stands above the noise and at least the published value.
         schedule: "paper" (default) runs the steps the networks are trained with, "converged" runs
             to a tolerance of 1e-5.
-        range: how bands are scaled to [0, 1]: "auto" (default: limits of the signal), "minmax" or two
-            numbers.
+        range: how bands are scaled to [0, 1]: "auto" (default: limits of the signal, found jointly
+            over the bands), "minmax" or two numbers.
         denoiser: of models that use one: of cubes for "pnp" and "pnp-hqs" ("eigen"), of grey
             images for "fasthymix" ("framelet", "gauss"); or a file with a trained one, or a
             callable (see :mod:`hyperdlw.models.denoisers.catalogue`).
         truth: the true noise, for ``weights="oracle"``.
         seed: recorded in the report; of the models only the deep image prior draws random numbers,
             and some published methods do.
-        fill: give voxels that were not measured the values of the model; they count as valid then.
+        fill: give voxels that were not measured, and wild ones, the values of the model; they count as
+            valid then.
+        columns: look for offsets and gains of columns, as pushbroom sensors have them, and remove them.
+        paper: the procedure of the paper: the constants of the model whatever the noise level is, no
+            columns removed, no eigenimages beside the model.
         memory: a limit such as "2G"; a cube that needs more is worked on in strips
             (:mod:`hyperdlw.pipeline.plan`), with scratch files in the folder for temporary files.
             Three quarters of the machine's memory when None.
@@ -160,6 +167,8 @@ def denoise(
         truth=truth,
         seed=seed,
         fill=fill,
+        columns=columns,
+        paper=paper,
         memory=memory,
         tile=tile,
         workers=workers,
@@ -273,9 +282,8 @@ def follow_advice(options: Options, reader: io.CubeReader) -> Options:
     data, valid = reader.read(rows)
     cube = Cube(data, valid, reader.wavelengths, reader.good_bands)
     found = advise(cube, range=options.range)
-    rank = found.rank if "rank" in models.find_model(found.model).takes else None
     taken = replace(options, model=found.model, source=resolve(found.network), denoiser=None)
-    return replace(taken, strength=found.strength, rank=rank)
+    return replace(taken, strength=found.strength, rank=found.settings["rank"])
 
 
 def predict_weights(
@@ -284,11 +292,15 @@ def predict_weights(
     *,
     axes: str | None = None,
     range: Range = "auto",
+    columns: bool = True,
     truth: Truth | None = None,
 ) -> NDArray[np.float32]:
-    """The weight map w of a cube alone (0 on invalid voxels and unused bands), shape of the cube."""
+    """The weight map w of a cube alone, shape of the cube; 0 where no value is believed.
+
+    Options as for :func:`denoise`.
+    """
     noisy = io.take_cube(cube, axes)
-    ready = prepare_cube(noisy, range)
+    ready = prepare_cube(noisy, range, columns)
     source = resolve(weights, truth).on_bands(ready.use)
     if source.rounds > 1:
         raise BadOption(

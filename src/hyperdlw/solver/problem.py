@@ -84,6 +84,8 @@ class Model:
         output: what is returned: "image", or the index of the term whose copy it is.
         begin: (problem, plain first state) -> first state, for models that start otherwise.
         rank: the rank of the model, for the report.
+        degree: the power of the noise level that its strength is in proportion to: 1 for penalties of
+            degree one, 2 for logarithms of edges and for denoisers that are told a variance.
         selects: whether it answers noise in jumps (a logarithmic penalty that keeps or drops edges).
         method: another way to the solution, for what is not of this form (a deep image prior); it
             gets the problem, the schedule and ``watch``.
@@ -98,6 +100,7 @@ class Model:
     output: Literal["image"] | int = "image"
     begin: Callable[[Problem, State[Tensor]], State[Tensor]] | None = None
     rank: int | None = None
+    degree: int = 1
     selects: bool = False
     method: Callable[[Problem, Schedule, Watch | None], Solution] | None = None
     again: Callable[[Problem, Tensor], Model | None] | None = None
@@ -152,8 +155,10 @@ class Problem:
         known = torch.where(ok, self.y, torch.zeros_like(self.y))
 
         def mean(*axes: int) -> Tensor:
-            return known.sum(axes, keepdim=True) / ok.sum(axes, keepdim=True).clamp_min(1)
+            total = known.sum(axes, keepdim=True, dtype=torch.float64)
+            return (total / ok.sum(axes, keepdim=True).clamp_min(1)).to(known)
 
+        # Summed in double precision, so that it is the same number for an image in strips.
         band = torch.where(ok.any(-1).any(-1)[..., None, None], mean(-2, -1), mean(-3, -2, -1))
         return torch.where(ok, self.y, band)
 

@@ -137,7 +137,14 @@ class WeightTraining(Training[Recipe, Network, tuple[Tensor, Tensor]]):
         for clean, noisy in pairs:
             for name in recipe.sources:
                 schedule = deepen_schedule(models.build_model(name, noisy.shape).schedule, recipe)
-                x = denoise(noisy, model=name, weights=weights, schedule=schedule, range=(0, 1))
+                x = denoise(
+                    noisy,
+                    model=name,
+                    weights=weights,
+                    schedule=schedule,
+                    range=(0, 1),
+                    paper=True,
+                )
                 totals[name] += psnr(clean, x.cube.data) / len(pairs)
         return totals
 

@@ -14,6 +14,7 @@ from .formulas import Precision as Precision
 from .formulas import Robust as Robust
 from .formulas import Uniform as Uniform
 from .formulas import estimate_noise_level as estimate_noise_level
+from .noise_level import BLOCKS as BLOCKS
 from .noise_level import NoiseLaw as NoiseLaw
 from .noise_level import Regression as Regression
 from .noise_level import estimate_noise as estimate_noise

@@ -17,10 +17,14 @@ SIDE = 8
 MOST = 1024
 """Blocks in a sample at most; of a larger image every k-th row and column of blocks."""
 
+MOST_VOXELS = 2**21
+"""Voxels in a sample at most."""
+
 
 def sample_step(shape: Sequence[int], most: int = MOST) -> int:
     """Every how many-th row and column of blocks belongs to the sample of an image (band, row, col)."""
-    _, rows, cols = shape
+    bands, rows, cols = shape
+    most = max(16, min(most, MOST_VOXELS // (bands * SIDE * SIDE)))
     count = math.ceil(rows / SIDE) * math.ceil(cols / SIDE)
     return max(1, math.ceil(math.sqrt(count / most)))
 

@@ -63,9 +63,9 @@ class NoiseLaw:
     c: Tensor
 
     def variance(self, signal: Tensor) -> Tensor:
-        """Variance of the noise (band, row, col) where the clean image is ``signal``."""
+        """Variance of the noise (band, ...) where the clean image is ``signal``."""
         s = signal.clamp_min(0)
-        law = [v.to(s)[:, None, None] for v in (self.a, self.b, self.c)]
+        law = [v.to(s).view(-1, *(1,) * (s.dim() - 1)) for v in (self.a, self.b, self.c)]
         return law[0] + s * (law[1] + s * law[2])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -61,7 +61,7 @@ class ConsoleProgress(ExitStack):
 
     def plan_made(self, plan: Plan, reader: CubeReader, options: Options) -> None:
         self.reader = reader
-        print_notes(reader, self.silent)
+        print_notes(reader.metadata.get("notes", ()), self.silent)
         if not plan.tiled:
             self.show_bar("weights", options.count_steps(reader.shape))
             return
@@ -103,6 +103,7 @@ def list_facts(
     return {
         "model": report.title,
         "weights": report.weights,
+        "noise": report.describe_noise(),
         "bands": describe_bands(report.bands_used, report.bands_skipped, cube),
         "invalid voxels": report.invalid_voxels,
         "clipped voxels": report.clipped_voxels,
@@ -181,8 +182,9 @@ def print_next(*words: object) -> None:
         out.print(f"next: hyperdlw {shlex.join(map(str, words))}", markup=False)
 
 
-def print_notes(cube: Described, silent: bool) -> None:
-    for note in () if silent else cube.metadata.get("notes", ()):
+def print_notes(notes: Iterable[str], silent: bool) -> None:
+    """What a user should know, a line each."""
+    for note in () if silent else notes:
         err.print(f"hyperdlw: note: {make_harmless(note)}", markup=False)
 
 

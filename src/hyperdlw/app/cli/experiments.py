@@ -84,7 +84,7 @@ def noise(
         raise BadOption(f"the truth is written as .npz, not as {truth}")
     io.check_places([target, clean, truth], overwrite, source)
     cube = reading.open_cube(source)
-    console.print_notes(cube, quiet)
+    console.print_notes(cube.metadata.get("notes", ()), quiet)
     unit = minmax_range(cube.data, cube.valid).to_unit(np.where(cube.valid, cube.data, 0))
     unit = np.where(cube.valid, unit, np.float32(0))
     dirty = chosen.apply(unit, np.random.default_rng(seed), affected=affected)

@@ -152,7 +152,7 @@ def view(
     cube = reading.open_cube(source)
     if target is not None:
         io.check_save(target, cube)
-    console.print_notes(cube, False)
+    console.print_notes(cube.metadata.get("notes", ()), False)
     session = Session(cube, Path(source).name, None if target is None else Path(target), overwrite)
     del cube
 

@@ -42,8 +42,7 @@ Weights = Annotated[
     ),
 ]
 Strength = Annotated[
-    float,
-    typer.Option("--strength", help="1 is the setting the model was made for; larger is smoother."),
+    float, typer.Option("--strength", help="1 is right for the noise level; larger is smoother.")
 ]
 Rank = Annotated[
     str | None,
@@ -64,7 +63,7 @@ AutoStrength = Annotated[
     typer.Option(
         "--strength",
         metavar="NUMBER|auto",
-        help="1 is the setting the model was made for; larger is smoother; auto: smallest estimated risk.",
+        help="1 is right for the noise level; larger is smoother; auto: smallest estimated risk.",
     ),
 ]
 Schedule = Annotated[

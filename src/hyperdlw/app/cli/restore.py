@@ -69,6 +69,16 @@ def denoise(
             "--workers", min=1, help="Processes that work on tiles (needs hyperdlw[scale])."
         ),
     ] = None,
+    keep_columns: Annotated[
+        bool, typer.Option("--keep-columns", help="Leave offsets and gains of columns as they are.")
+    ] = False,
+    paper: Annotated[
+        bool,
+        typer.Option(
+            "--paper",
+            help="The constants of the paper whatever the noise level, and nothing but the model.",
+        ),
+    ] = False,
     scheduler: Annotated[
         str | None,
         typer.Option("--scheduler", metavar="ADDRESS", help="A Dask scheduler, tcp://host:port."),
@@ -105,6 +115,8 @@ def denoise(
         "range": options.parse_range(range),
         "seed": seed,
         "fill": fill,
+        "columns": not keep_columns,
+        "paper": paper,
         "memory": memory,
         "scheduler": scheduler,
     }
@@ -132,6 +144,7 @@ def denoise(
         facts = {"input": source, "output": written, "not_kept": lost}
         console.print_json({**report.as_dict(), **facts})
     elif not quiet and written is not None and reader is not None:
+        console.print_notes(report.notes, quiet)
         if lost:
             console.err.print(f"hyperdlw: not kept: {', '.join(lost)}", markup=False)
         console.print_summary(console.list_facts(report, reader, written, save_weights))
@@ -172,7 +185,7 @@ def weights(
     chosen = checked.source
     cube = reading.open_cube(source)
     io.check_save(target, options.as_float32(cube, cube.data, "weights"))
-    console.print_notes(cube, quiet or as_json)
+    console.print_notes(cube.metadata.get("notes", ()), quiet or as_json)
     report = None
     if chosen.rounds > 1:
         with console.ConsoleProgress(quiet or as_json) as progress:

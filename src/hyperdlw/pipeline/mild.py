@@ -1,0 +1,253 @@
+"""Where the noise is mild, eigenimages take the place of the model.
+
+A model with a smooth or low-rank image behind it removes some of the image with the noise. That is right
+for loud noise and for outliers, and wrong for a cube with a signal-to-noise ratio of 100. There
+noise-whitened eigenimages (:mod:`hyperdlw.models.denoisers.eigenimages`) are better, which know the level of
+the noise and leave alone what stands above it. Between the two the result is their mean,
+
+    x  =  part * model  +  (1 - part) * (y + g (eigenimages - y)),
+
+with y replaced by the model where a voxel is lost: not measured, or an outlier. The factor g <= 1 of every
+band is the guard: with noise of variance v, a restoration that changes a band by d on the average removes
+image where mean d^2 is above v, and the best part of the change is at most v / mean d^2.
+
+Whatever holds for the whole image is read from the sample of blocks, so the numbers are the same in strips.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..weights import (
+    BLOCKS,
+    SIDE,
+    NoiseLaw,
+    Read,
+    Regression,
+    find_medians,
+    gather_blocks,
+    noise_of_sample,
+    regress_bands,
+    sample_step,
+)
+from .guard import spare_floor
+
+PUBLISHED = 40 / 255
+"""The noise level, in ranges, at which the published strengths are right (mean of 10 to 70/255)."""
+WEAKEST = 1e-6
+"""Smallest factor on a strength."""
+LEAST_TRUST = 0.05
+OUTLIER = 6.0
+"""Distance of an outlier, in standard deviations."""
+FEW = 1e-4
+"""Share of suspicious voxels below which a cube of mild noise has no outliers."""
+MILD, LOUD = 12 / 255, 32 / 255
+"""Noise levels up to which the eigenimages stand alone, and from which the model has its largest part."""
+
+
+def mean_level(law: NoiseLaw) -> float:
+    """Root of the mean of the noise variances of the bands, in ranges."""
+    return math.sqrt(float(law.level.double().square().mean()))
+
+
+def strength_factor(law: NoiseLaw, degree: int) -> float:
+    """The factor on the published strength that is right for a noise level, at most 1.
+
+    With y scaled by c, 1/2 ||y - x||^2 + t R(x) has the solution scaled by c if t is scaled by c for a
+    penalty R of degree one, and by c^2 for a logarithm of edges: (level / PUBLISHED)^degree.
+    """
+    return min(1.0, max(WEAKEST, (mean_level(law) / PUBLISHED) ** degree))
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Blocks (band, block, 8, 8) of an image of ``shape`` (band, row, col), and which voxels count."""
+
+    y: Tensor
+    ok: Tensor
+    shape: tuple[int, ...]
+
+    @classmethod
+    def gather(cls, read: Read, shape: Sequence[int]) -> Sample:
+        """Of an image (band, row, col) that is read by rows, NaN where no value is believed."""
+        return cls(*gather_blocks(read, shape, BLOCKS), tuple(shape))
+
+    def trusting(self, w: Tensor) -> Sample:
+        """Without voxels that have less than a twentieth of the middle weight of their band."""
+        middle = find_medians(w.flatten(1), self.ok.flatten(1)).view(-1, 1, 1, 1)
+        return replace(self, ok=self.ok & (w > LEAST_TRUST * middle))
+
+    def blocks_of(self, image: Tensor | Read) -> Tensor:
+        """The same blocks of another image, which is in memory or read by rows."""
+        read = image if callable(image) else partial(_cut_rows, image)
+        return gather_blocks(read, self.shape, BLOCKS)[0]
+
+    def find_law(self) -> NoiseLaw:
+        """The noise of every band."""
+        return noise_of_sample(self.y, self.ok)
+
+
+def _cut_rows(image: Tensor, rows: slice) -> Tensor:
+    return image[:, rows]
+
+
+def count_components(sample: Sample, law: NoiseLaw) -> int:
+    """Spectral components of an image that stand above its noise, from the sample of blocks.
+
+    Bands are divided by their noise level. Of the mean Gram matrix, eigenvalues above (1 + sqrt(b/n))^2
+    are not noise (Marchenko and Pastur); those above twice that carry more signal than noise and
+    lower the error of a projection. Pixels that are not known in all bands have no part; with too few
+    others the answer is 1.
+    """
+    level = law.level.double().clamp_min(max(1e-4 * float(law.level.max()), 1e-7))
+    whole = sample.ok.all(0).flatten()
+    flat = sample.y.flatten(1)[:, whole].double() / level[:, None]
+    n = flat.shape[1]
+    if n < 4 * len(flat):
+        return 1
+    values = torch.linalg.eigvalsh(flat @ flat.T / n)
+    return max(1, int((values > 2 * (1 + math.sqrt(len(flat) / n)) ** 2).sum()))
+
+
+def is_quiet(sample: Sample, law: NoiseLaw) -> bool:
+    """Whether a cube has mild noise and nothing else: then neither network nor model has anything to add."""
+    if mean_level(law) > MILD:
+        return False
+    blocks, ok = sample.y, sample.ok
+    away = regress_bands(blocks, ok).residual(blocks, ok).abs()
+    spread = _spread(away, ok)[:, None, None, None]
+    noise = torch.maximum(law.variance(blocks).sqrt(), law.level[:, None, None, None])
+    far = (away > OUTLIER * torch.maximum(spread, noise)) & ok
+    return int(far.sum()) < FEW * max(1, int(ok.sum()))
+
+
+def _spread(away: Tensor, ok: Tensor) -> Tensor:
+    """Robust standard deviation (band,) of distances."""
+    found: Tensor = find_medians(away.flatten(1), ok.flatten(1)) / 0.6745
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Outliers:
+    """What tells voxels that are not signal plus noise: six spreads from the model and from other bands.
+
+    Where only the model is far off, it has smoothed the image; there the other bands agree with the voxel.
+
+    Attributes:
+        spread, apart: (band,) robust standard deviation of y - x, and of y less what other bands say.
+    """
+
+    law: NoiseLaw
+    regression: Regression
+    spread: Tensor
+    apart: Tensor
+
+    @classmethod
+    def learn(cls, sample: Sample, x: Tensor, law: NoiseLaw) -> Outliers:
+        """From a sample of the image and the same blocks of the model's."""
+        y, ok = sample.y, sample.ok
+        regression = regress_bands(y, ok)
+        other = regression.residual(y, ok).abs()
+        return cls(law, regression, _spread((y - x).abs(), ok), _spread(other, ok))
+
+    def find(self, y: Tensor, x: Tensor) -> Tensor:
+        """Lost voxels among rows (band, ...): outliers, and those of which no value is believed (NaN)."""
+        ok = ~y.isnan()
+        shape = (-1, *(1,) * (y.dim() - 1))
+        away = (y - x).abs()
+        other = self.regression.residual(y, ok).abs()
+        noise = torch.maximum(self.law.variance(x).sqrt(), self.law.level.view(shape))
+        far = [
+            v > OUTLIER * torch.maximum(s.view(shape), noise)
+            for v, s in ((away, self.spread), (other, self.apart))
+        ]
+        return (far[0] & far[1] & (other > 0.5 * away)) | ~ok
+
+
+def measure_unevenness(sample: Sample, x: Tensor, law: NoiseLaw) -> float:
+    """How much the noise varies over the image beyond its law: spread of log variance, mean over bands.
+
+    Variances are means of (y - x)^2 over three by three blocks of the sample, relative to the law at x.
+    """
+    y, seen = sample.y, sample.ok.to(sample.y)
+    across = -(-sample.shape[2] // SIDE)
+    cols = -(-across // sample_step(sample.shape, BLOCKS))
+    pool = []
+    for v in ((y - x).square() * seen, law.variance(x) * seen):
+        grid = v.sum((2, 3)).view(len(y), -1, cols)
+        side = min(3, *grid.shape[1:])
+        pool.append(F.avg_pool2d(grid, side))
+    ratio = (pool[0].clamp_min(1e-12) / pool[1].clamp_min(1e-12)).log().flatten(1)
+    return float(ratio.std(1).mean()) if ratio.shape[1] > 1 else 0.0
+
+
+def model_part(law: NoiseLaw, outliers: float = 0.0, uneven: float = 0.0) -> float:
+    """How much of the result comes from the weighted model, 0 to 1; the rest from the eigenimages.
+
+    0 up to a level of 12/255, then linear to its largest value at 32/255. That is 0.65 where there are no
+    outliers: the two err differently, and their mean is better than either by 0.6 to 1 dB for even noise
+    and stripes. It is 1 from 0.8 % of outliers, which the eigenimages do not forgive.
+
+    Args:
+        outliers: share of the voxels that are impulses, dead, or otherwise far from the model.
+        uneven: :func:`measure_unevenness`; noise that varies over the image is for the weights, from 0.2
+            alone.
+    """
+    mixed = min(1.0, max(0.0, (outliers - 0.002) / 0.006, (uneven - 0.1) / 0.1))
+    loud = min(1.0, max(0.0, (mean_level(law) - MILD) / (LOUD - MILD)))
+    return loud * (0.65 + 0.35 * mixed)
+
+
+@dataclass(frozen=True, eq=False)
+class Blend:
+    """How model and eigenimages become the result.
+
+    Attributes:
+        part: of the model.
+        lost: share of the measured voxels that are dead or outliers.
+        law: of the noise without what is lost.
+        outliers: what finds lost voxels; None where nothing is lost.
+    """
+
+    part: float
+    lost: float
+    law: NoiseLaw
+    outliers: Outliers | None = None
+
+    @cached_property
+    def spared(self) -> NoiseLaw:
+        """The law of the noise that may go (:func:`hyperdlw.pipeline.guard.spare_floor`)."""
+        return spare_floor(self.law)
+
+    def fill(self, y: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows (NaN where no value is believed) with the model in place of lost voxels; and which are."""
+        lost = y.isnan() if self.outliers is None else self.outliers.find(y, x)
+        return torch.where(lost, x, y), lost
+
+    def mix(self, x: Tensor, filled: Tensor, mild: Tensor, share: Tensor) -> Tensor:
+        """The result on some rows."""
+        kept = torch.lerp(filled, mild, share.view(-1, 1, 1))
+        return torch.lerp(kept, x, self.part)
+
+
+def choose_blend(sample: Sample, x: Tensor, law: NoiseLaw, dead: float) -> Blend:
+    """How to blend, from a sample of the image, the same blocks of the model's, and the noise.
+
+    Args:
+        law: of the noise, from voxels with some weight.
+        dead: share of the voxels that belong to dead detector elements.
+    """
+    outliers = Outliers.learn(sample, x, law)
+    found = outliers.find(sample.y, x) & sample.ok
+    clean = replace(sample, ok=sample.ok & ~found)
+    share = dead + int(found.sum()) / max(1, int(sample.ok.sum()))
+    law = clean.find_law()
+    part = model_part(law, share, measure_unevenness(clean, x, law))
+    return Blend(part, share, law, outliers)
