@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hyperdlw.cube import Cube
-from hyperdlw.errors import BadFile, OutputExists
+from hyperdlw.errors import BadFile, OutOfResources, OutputExists
 from hyperdlw.io import FORMATS, atomic, open_cube, save_cube
 
 
@@ -49,7 +49,7 @@ def test_failure_inside_a_writer(tmp_path, monkeypatch, known, name):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(form, "write", broken)
-    with pytest.raises(BadFile, match="No space left on device"):
+    with pytest.raises(OutOfResources, match="No space left on device"):
         save_cube(cube.with_data(cube.data * 2), f"{tmp_path}/{name}", overwrite=True)
     assert (open_cube(f"{tmp_path}/{name}").data == 1).all()
     assert os.listdir(tmp_path) == [name.rstrip("/")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hyperdlw.pipeline.guard import guard, spare_floor
+from hyperdlw.pipeline.guard import guard_share, spare_floor, sum_change
 from hyperdlw.weights import NoiseLaw
 
 
@@ -27,9 +27,19 @@ def test_a_weak_floor_is_the_images_own(parts: tuple[float, float]) -> None:
     new = spare_floor(law(*parts, 0.0))
     assert float(new.level.max()) < 1e-5
     y = torch.rand(5, 16, 16)
-    kept = guard(y, torch.zeros_like(y), new, torch.zeros_like(y, dtype=torch.bool))
-    assert torch.equal(kept.x, y)
-    assert "nothing to do" in kept.words
+    lost = torch.zeros_like(y, dtype=torch.bool)
+    assert float(guard_share(*sum_change(y, torch.zeros_like(y), lost, new)).max()) < 1e-6
+
+
+def test_a_band_that_loses_more_than_its_noise_is_taken_back() -> None:
+    y, noise = torch.rand(5, 16, 16), law(0.01, 0.0, 0.0)
+    lost = torch.zeros_like(y, dtype=torch.bool)
+    lost[:, 0] = True
+    x = y + 0.1
+    x[2] += 0.1
+    x[:, 0] = 7.0
+    kept = guard_share(*sum_change(y, x, lost, noise))
+    torch.testing.assert_close(kept, torch.tensor([1.0, 1.0, 0.25, 1.0, 1.0]))
 
 
 @pytest.mark.parametrize("level", [0.0045, 0.02, 0.1])

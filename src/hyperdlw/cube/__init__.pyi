@@ -11,6 +11,5 @@ from .given import Given as Given
 from .given import make_cube as make_cube
 from .ranges import BandRange as BandRange
 from .ranges import minmax_range as minmax_range
-from .ranges import robust_range as robust_range
 from .units import scale_decimal as scale_decimal
 from .units import to_nanometres as to_nanometres
