@@ -29,11 +29,12 @@ from torch import Tensor
 from .. import __version__
 from ..errors import BadOption
 from ..io import CubeReader, identify_files
-from ..models import REACH, Eigenimages, find_eigenimages
+from ..models import find_eigenimages
 from ..solver import DiskArray, DiskProblem, StripSolver, Whole, use_stages
 from ..weights import FLOOR, Source, Uniform, multiply_weights, rescale_weights, sum_weights
+from .blend_strips import denoise_strip, fill_strip, measure_strip, mix_strip
 from .choose import Chosen, ImageRounds, choice_rows, choose_settings
-from .guard import guard_share, sum_change
+from .guard import guard_share
 from .job import Band, Job, Reader
 from .journal import Journal, Watch, key_of, open_journal
 from .mild import Blend, Sample, choose_blend, is_quiet
@@ -157,47 +158,6 @@ def weights_strip(
 
 
 # --- solve and restore
-
-
-def fill_strip(job: Job, blend: Blend, i: int) -> None:
-    """A strip with the model where voxels are lost, and the second moments of its bands."""
-    assert job.result is not None
-    rows = job.plan.window(i, 0).own
-    filled, _ = blend.fill(job.y.read(rows), job.result.read(rows))
-    job.array("filled").write(rows, filled)
-    flat = filled.flatten(1).double()
-    np.save(job.folder / f"moments-{i}.npy", (flat @ flat.T).numpy())
-
-
-def denoise_strip(job: Job, blend: Blend, images: Eigenimages, i: int) -> list[list[float]]:
-    """The eigenimages of a strip without their noise; returns how far every band moved, and its noise."""
-    assert job.result is not None
-    window = replace(job.plan, wrap=False).window(i, REACH)
-    own, filled = window.own, job.array("filled").read(window.rows)
-    mild = images.denoise(filled, blend.spared.variance)[:, window.inside]
-    job.array("mild").write(own, mild)
-    _, lost = blend.fill(job.y.read(own), job.result.read(own))
-    moved, noise = sum_change(filled[:, window.inside], mild, lost, blend.spared)
-    return [moved.tolist(), noise.tolist()]
-
-
-def measure_strip(job: Job, blend: Blend, i: int) -> list[list[float]]:
-    """How far the model moved every band of a strip, and its noise."""
-    assert job.result is not None
-    rows = job.plan.window(i, 0).own
-    y, x = job.y.read(rows), job.result.read(rows)
-    moved, noise = sum_change(y, x, y.isnan(), blend.law)
-    return [moved.tolist(), noise.tolist()]
-
-
-def mix_strip(
-    job: Job, blend: Blend, kept: Tensor, images: Sequence[DiskArray], out: DiskArray, i: int
-) -> None:
-    """A strip of the result: model and eigenimages."""
-    assert job.result is not None
-    rows = job.plan.window(i, 0).own
-    filled, mild = (image.read(rows) for image in images)
-    out.write(rows, blend.mix(job.result.read(rows), filled, mild, kept))
 
 
 def write_strip(job: Job, reader: Reader, pens: ArrayOutputs | Pens, i: int) -> list[int]:
