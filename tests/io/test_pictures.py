@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import warnings
 
 import numpy as np
@@ -74,20 +73,6 @@ def test_no_warning_and_no_side_file(tmp_path, gray):
         save_cube(Cube.from_array(gray), tmp_path / "a.tif")
         open_cube(tmp_path / "a.tif")
     assert [p.name for p in tmp_path.iterdir()] == ["a.tif"]
-
-
-def test_pages_are_not_bands(tmp_path, gray):
-    """A second directory by hand, a copy of the first: rasterio cannot write one."""
-    save_cube(Cube.from_array(gray), tmp_path / "a.tif")
-    raw = bytearray((tmp_path / "a.tif").read_bytes())
-    (start,) = struct.unpack("<I", raw[4:8])
-    (entries,) = struct.unpack("<H", raw[start : start + 2])
-    link = start + 2 + 12 * entries
-    second = raw[start:link] + bytes(4)
-    raw[link : link + 4] = struct.pack("<I", len(raw))
-    (tmp_path / "a.tif").write_bytes(raw + second)
-    with pytest.raises(BadFile, match="2 pages"):
-        open_cube(tmp_path / "a.tif")
 
 
 def test_what_png_cannot_hold(tmp_path, gray):

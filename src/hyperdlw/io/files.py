@@ -27,6 +27,7 @@ def open_cube(
     key: str | None = None,
     axes: str | None = None,
     nodata: float | None = None,
+    shape: str | None = None,
 ) -> Cube:
     """Read a cube from a file or a folder of PNG bands.
 
@@ -37,6 +38,8 @@ def open_cube(
         key: the variable to read, where a file has several.
         axes: stored order of band, row and column, if it is not (row, col, band) or known.
         nodata: stored value that means "no measurement"; wins over what the file says.
+        shape: of a file without a header, its sizes in stored order and its type, such as
+            "224x512x614:uint16"; the order is (band, row, col) unless ``axes`` says otherwise.
 
     Raises:
         BadFile: missing, damaged, ambiguous, or no cube.
@@ -48,7 +51,7 @@ def open_cube(
     >>> open_cube(file).shape
     (6, 20, 24)
     """
-    with open_reader(path, key=key, axes=axes, nodata=nodata) as source:
+    with open_reader(path, key=key, axes=axes, nodata=nodata, shape=shape) as source:
         return source.read_cube()
 
 
@@ -70,6 +73,7 @@ def open_reader(
     key: str | None = None,
     axes: str | None = None,
     nodata: float | None = None,
+    shape: str | None = None,
 ) -> CubeReader:
     """Open a cube to be read by windows; only its header is read now (see :func:`open_cube`).
 
@@ -81,7 +85,7 @@ def open_reader(
     >>> source.shape, source.dtype.name, data.shape
     ((6, 20, 24), 'uint16', (6, 4, 5))
     """
-    options = ReadOptions(key, axes, None if nodata is None else float(nodata))
+    options = ReadOptions(key, axes, None if nodata is None else float(nodata), shape)
     place, form = find_format(path, options)
     reader = form.open_reader(place, options)
     reader.reopening = (os.path.abspath(place), options)
@@ -94,6 +98,7 @@ def describe_file(
     key: str | None = None,
     axes: str | None = None,
     nodata: float | None = None,
+    shape: str | None = None,
 ) -> dict[str, Any]:
     """Facts about a file from its headers, without reading the cube (see :func:`open_cube`).
 
@@ -104,14 +109,14 @@ def describe_file(
         ``crs``, ``lazy`` (whether it can be read by windows) and ``notes``. Where several variables
         could be the cube and ``key`` is None, ``shape`` is None and ``variables`` lists them.
     """
-    place, form = find_format(path, ReadOptions(key, axes))
+    place, form = find_format(path, ReadOptions(key, axes, shape=shape))
     facts: dict[str, Any] = {"path": os.fspath(path), "format": form.name}
     facts |= dict.fromkeys(("shape", "stored_shape", "axes", "dtype", "key"))
     facts["variables"] = {name: str(v) for name, v in form.list_variables(place).items()}
     facts |= {"wavelengths": None, "bad_bands": 0, "nodata": None, "nodata_from": None}
     facts |= {"scale": 1.0, "offset": 0.0, "crs": None, "lazy": None, "notes": ()}
     try:
-        source = open_reader(path, key=key, axes=axes, nodata=nodata)
+        source = open_reader(path, key=key, axes=axes, nodata=nodata, shape=shape)
     except SeveralCubes:
         return facts
     with source:
@@ -288,6 +293,7 @@ def convert_file(
     key: str | None = None,
     axes: str | None = None,
     nodata: float | None = None,
+    shape: str | None = None,
     overwrite: bool = False,
 ) -> Converted:
     """Copy a cube into another format.
@@ -296,7 +302,7 @@ def convert_file(
     last bit; what the target cannot hold beside them is listed.
 
     Args:
-        source, key, axes, nodata: as for :func:`open_cube`.
+        source, key, axes, nodata, shape: as for :func:`open_cube`.
         target, overwrite: as for :func:`save_cube`.
 
     >>> import tempfile
@@ -305,7 +311,7 @@ def convert_file(
     >>> convert_file(folder / "a.npz", folder / "a.npy").lost
     ('wavelengths (400 to 600 nm)',)
     """
-    with open_reader(source, key=key, axes=axes, nodata=nodata) as cube:
+    with open_reader(source, key=key, axes=axes, nodata=nodata, shape=shape) as cube:
         with open_writer(target, cube, overwrite=overwrite) as sink:
             for rows, cols in cut_windows(cube.shape, cube.dtype.itemsize, sink.tile):
                 sink.write_stored(rows, cols, cube.read_stored(rows, cols))

@@ -216,9 +216,11 @@ BUILT_IN = {
     "hdf5": ".hdf5:Hdf5",
     "png": ".pictures:Png",
     "tiff": ".tiff:Tiff",
+    "tiff-pages": ".pages:TiffPages",
     "jpeg": ".pictures:Jpeg",
     "zarr": ".zarr3:Zarr",
     "png-folder": ".pictures:PngFolder",
+    "raw": ".numpy_files:Raw",
 }
 """In the order in which they are asked whether a file is theirs."""
 FORMATS: Registry[FormatEntry] = Registry("format", "hyperdlw.formats", BUILT_IN, _make_entry)
@@ -244,10 +246,10 @@ def find_format(path: str | os.PathLike[str], options: ReadOptions) -> tuple[Pat
             head = file.read(HEAD)
         if not head:
             raise BadFile(f"{path} is empty; get a fresh copy")
-    known = list_formats()
+    known = list_formats() if options.shape is None else [FORMATS["raw"].form]
     form = next((f for f in known if f.recognise(place, head)), None)
     form = form or next((f for f in known if f.recognise_beside(place)), None)
-    form = form or find_by_ending(place)
+    form = form or (find_by_ending(place) if options.shape is None else known[0])
     if form is None:
         known_endings = f"{_list_endings()}, folder of PNG bands"
         raise BadFile(f"{path} is of no format hyperdlw can read ({known_endings})")

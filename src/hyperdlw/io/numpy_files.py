@@ -1,4 +1,5 @@
-"""NumPy's .npy (one array) and .npz (a zip of them): never unpickled, never larger than the file."""
+"""NumPy's .npy (one array) and .npz (a zip of them), never unpickled, never larger than the file;
+and bare numbers without a header, whose sizes and type the user says (``--shape``)."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.lib import format as npformat
 
 from ..cube import AXES, Encoding, find_order
-from ..errors import BadFile
+from ..errors import BadFile, BadOption
 from .checks import (
     check_count,
     check_cube,
@@ -31,6 +32,7 @@ from .writer import WriteWindow, write_mapped
 
 MAGIC = b"\x93NUMPY"
 SAID = re.compile(rb"# axes: (brc|bcr|rbc|rcb|cbr|crb)\b")
+EXAMPLE = "224x512x614:uint16"
 LONGEST_HEADER = 2**16
 DIRECTORY = 2**20
 """Bytes of a believable directory of a zip."""
@@ -154,6 +156,49 @@ class Npz(KeyedFormat):
                     array = stored.reshape(shape).astype(dtype)
                     laid = np.asfortranarray(array) if fortran else array
                     npformat.write_array(file, laid, allow_pickle=False)
+
+
+class Raw(Format):
+    """Read as told; an output is ENVI with a header, in the same order if ENVI has it."""
+
+    name = "raw"
+    free_axes = True
+    read_only = True
+
+    def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
+        laid, dtype = parse_shape(options.shape or "")
+        order = options.axes or AXES
+        check_cube(path, laid, dtype.name)
+        with explain_errors(path):
+            held, needed = path.stat().st_size, count_bytes(laid, dtype.str)
+        if held != needed:
+            raise BadFile(
+                f"{path} has {held} bytes, --shape {options.shape} needs {needed}; "
+                "correct the sizes or the type"
+            )
+        bands, rows, cols = (laid[order.index(a)] for a in AXES)
+        window = map_windows(path, 0, laid, dtype, order)
+        encoding = Encoding(dtype.name, order, format="envi")
+        made = build_reader(path, (bands, rows, cols), encoding, window, FileFacts(), options)
+        made.plain = True
+        return made
+
+
+def parse_shape(text: str) -> tuple[tuple[int, int, int], np.dtype[np.generic]]:
+    """Sizes in stored order and the type.
+
+    >>> parse_shape("3x4x5:>u2")
+    ((3, 4, 5), dtype('>u2'))
+    """
+    found = re.fullmatch(r"([0-9]{1,9})x([0-9]{1,9})x([0-9]{1,9}):([<>]?[a-z][a-z0-9]*)", text)
+    try:
+        if found is None:
+            raise TypeError
+        a, b, c = (int(n) for n in found.groups()[:3])
+        return (a, b, c), np.dtype(found[4])
+    except TypeError:
+        words = f"three sizes in stored order and a type, such as {EXAMPLE}"
+        raise BadOption(f"--shape is {words}, not '{text}'") from None
 
 
 def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[np.generic], int, bool]:

@@ -176,7 +176,7 @@ def fit_nodata(encoding: Encoding) -> float | None:
     return nodata if nodata.is_integer() and info.min <= nodata <= info.max else None
 
 
-def write_png(path: Path, stored: Stored) -> None:
+def write_picture(path: Path, stored: Stored, driver: str = "PNG", **options: object) -> None:
     """Write bands (band, row, col).
 
     The picture is made in memory: GDAL overlooks a full disk when it closes a file, Python does not.
@@ -186,7 +186,7 @@ def write_png(path: Path, stored: Stored) -> None:
     count, height, width = stored.shape
     profile = {"count": count, "height": height, "width": width, "dtype": stored.dtype}
     with silence_gdal(), MemoryFile() as memory:
-        with memory.open(driver="PNG", **profile) as picture:
+        with memory.open(driver=driver, **profile, **options) as picture:
             picture.write(stored)
         with open(path, "wb") as file:
             file.write(memory.getbuffer())
@@ -208,20 +208,25 @@ class Png(Format):
         return open_picture(path, "PNG", self.name, options)
 
     def write(self, cube: Described, path: Path, stored: Stored, encoding: Encoding) -> None:
-        write_png(path, stored)
+        write_picture(path, stored)
 
 
 class Jpeg(Format):
-    """Read only: written back it would lose what was restored."""
+    """One or three bands of 8 bits, written with little loss; write .png for none."""
 
     name = "jpeg"
-    read_only = True
+    suffixes = (".jpg", ".jpeg")
+    band_counts = frozenset([1, 3])
+    dtypes = frozenset(["uint8"])
 
     def recognise(self, path: Path, head: bytes) -> bool:
         return head[:3] == b"\xff\xd8\xff"
 
     def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         return open_picture(path, "JPEG", self.name, options)
+
+    def write(self, cube: Described, path: Path, stored: Stored, encoding: Encoding) -> None:
+        write_picture(path, stored, "JPEG", QUALITY=95)
 
 
 class PngFolder(Format):
@@ -265,7 +270,7 @@ class PngFolder(Format):
             digits = max(2, len(str(len(stored))))
             names = [f"band_{i:0{digits}d}.png" for i in range(1, len(stored) + 1)]
         for name, band in zip(names, stored, strict=True):
-            write_png(path / name, band[None])
+            write_picture(path / name, band[None])
 
 
 def split_numbers(name: str) -> list[tuple[int, str]]:

@@ -57,7 +57,12 @@ def check_places(
 
 def _list_files(path: str, reading: bool = False) -> frozenset[Path]:
     """All files of a cube."""
-    form = find_format(path, ReadOptions())[1] if reading else find_by_ending(path)
+    try:
+        form = find_format(path, ReadOptions())[1] if reading else find_by_ending(path)
+    except BadFile:
+        if not os.path.isfile(path):
+            raise
+        form = None  # bare numbers, whose shape is given; or it is refused when it is read
     return _locate([path] if form is None else [path, *form.list_files(Path(path))])
 
 

@@ -44,6 +44,7 @@ class ReadOptions:
     key: str | None = None
     axes: str | None = None
     nodata: float | None = None
+    shape: str | None = None
 
 
 @dataclass

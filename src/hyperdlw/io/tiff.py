@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from ..cube import Encoding, scale_decimal
 from .formats import FLOATS, INTEGERS, Format
 from .metadata import carry_metadata, parse_metadata
+from .pages import has_pages, is_tiff
 from .pictures import fit_nodata, open_picture, silence_gdal
 from .reader import CubeReader, Described, FileFacts, Index, ReadOptions, Stored
 from .spectrum import read_band_names, read_band_tags, read_xml_beside
@@ -50,8 +51,7 @@ class Tiff(Format):
     holds = None
 
     def recognise(self, path: Path, head: bytes) -> bool:
-        """Whether the file starts as a TIFF or a BigTIFF does, in either byte order."""
-        return head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+        return is_tiff(head) and not has_pages(path)
 
     def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         return open_picture(path, "GTiff", self.name, options, read_description)

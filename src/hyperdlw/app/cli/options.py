@@ -108,6 +108,14 @@ class InputOptions:
     nodata: Annotated[
         float | None, typer.Option("--nodata", help="Stored value that means 'not measured'.")
     ] = None
+    shape: Annotated[
+        str | None,
+        typer.Option(
+            "--shape",
+            metavar="AxBxC:TYPE",
+            help="Of a file without a header: sizes in stored order, such as 224x512x614:uint16.",
+        ),
+    ] = None
 
     def open_cube(self, path: str) -> Cube:
         """The cube of a file, in memory."""

@@ -57,9 +57,12 @@ class Envi(Format):
         if head is None:
             raise BadFile(
                 f"{path} has no ENVI header beside it ({path.with_suffix('.hdr').name}); "
-                "put the header there"
+                "put the header there, or say what it holds with --shape, such as "
+                "--shape 224x512x614:uint16"
             )
         keys, notes = header.load_header(head)
+        if "library" in keys.get("file type", "").lower():
+            raise BadFile(f"{path} is a spectral library, which holds spectra and no image")
         with explain_errors(head):
             dtype, order = facts.read_type(head, keys, notes)
             bands, rows, cols = (
