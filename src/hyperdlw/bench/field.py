@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from ..errors import BadFile, BadOption, DlwError, unknown_name
-from ..models import MODEL, WEIGHTS, build_model, find_model, published
+from ..models import MODEL, WEIGHTS, build_model, published
 from ..pipeline import advise, denoise
 from ..solver import Problem, solve
 from ..testbed import (
@@ -214,10 +214,7 @@ def restore(name: str, noisy: Noisy, gain: F32, offset: F32) -> F32:
     if name == "plain":
         found = denoise(raw)
     elif name == "auto":
-        advice = advise(raw)
-        rank = advice.rank if "rank" in find_model(advice.model).takes else None
-        chosen, w = advice.model, advice.network
-        found = denoise(raw, model=chosen, weights=w, strength=advice.strength, rank=rank)
+        found = denoise(raw, **advise(raw).settings)
     else:
         found = denoise(raw, model=row.model or MODEL, weights=row.weights or WEIGHTS)
     return np.asarray((found.cube.data - offset) / gain, np.float32)

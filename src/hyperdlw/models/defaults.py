@@ -3,5 +3,5 @@
 MODEL = "plain"
 """The best of ``hyperdlw bench field``: lrtfdfr and eigenimages."""
 
-WEIGHTS = "N+T+TS"
-"""The network that was trained through all source models."""
+WEIGHTS = "N+T+TS-remote"
+"""Trained through all source models, on indoor and airborne scenes."""

@@ -118,8 +118,8 @@ def denoise(
         axes: the order of the axes where it is another one, such as "rcb" (row, col, band).
         model: name of a registered model (``hyperdlw models``, "plain" unless given), or of a
             published method, which takes no weights, strength or schedule.
-        weights: where the weights come from: a network ("N+T+TS" unless given), "uniform", "precision",
-            "robust", "mixture", a file, an array, or a product of these (see
+        weights: where the weights come from: a network ("N+T+TS-remote" unless given), "uniform",
+            "precision", "robust", "mixture", a file, an array, or a product of these (see
             :func:`hyperdlw.weights.resolve`); or "original": no weights, and the published version
             of the model with its own data term.
         strength: 1, the default, is right for the noise level of the cube; larger is smoother. "auto"
