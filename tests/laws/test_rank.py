@@ -14,7 +14,7 @@ def estimate_rank(y: torch.Tensor, w: torch.Tensor) -> int:
     y, w = y.float(), w.float()
     sample = Sample.gather(lambda rows: y[:, rows], y.shape)
     sample = sample.trusting(sample.blocks_of(w))
-    return count_components(sample, sample.find_law())
+    return count_components(sample, sample.law)
 
 
 def scene(rank: int, bands: int = 20, side: int = 48) -> tuple[np.ndarray, np.random.Generator]:

@@ -256,7 +256,7 @@ def advise(
     errors: dict[str, float] = {}
     partner: dict[str, str] = {}
     sample = Sample.gather(ready.read, y.shape)
-    law = sample.trusting(sample.blocks_of(yardstick)).find_law()
+    law = sample.trusting(sample.blocks_of(yardstick)).law
 
     def build(name: str, strength: float = 1.0) -> Model:
         degree = models.build_model(name, y.shape).degree

@@ -308,7 +308,7 @@ def choose_settings(
     """
     strength, rank, factor = options.strength, options.rank, 1.0
     if options.follows_level or rank == "auto":
-        law = sample.find_law()
+        law = sample.law
         sketch = options.build_sketch(shape)
         if options.follows_level:
             factor = strength_factor(law, sketch.degree)

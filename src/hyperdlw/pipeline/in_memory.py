@@ -47,7 +47,7 @@ class InMemory:
         facts.fill = guess_fill(wild)
         self.sample = Sample.gather(ready.read, ready.y.shape)
         if options.follows_level:
-            facts.law = self.sample.find_law()
+            facts.law = self.sample.law
             whole = bool(ready.valid.all())
             self.quiet = whole and is_quiet(self.sample, facts.law)
 
@@ -66,7 +66,9 @@ class InMemory:
     def choose(self) -> Chosen:
         """Strength and rank."""
         image = self.image
-        self.trusted = self.sample.trusting(self.sample.blocks_of(image.weights))
+        self.trusted = self.sample
+        if not self.spared:
+            self.trusted = self.sample.trusting(self.sample.blocks_of(image.weights))
         rows = choice_rows(image.y.shape)
         self.chosen = choose_settings(
             self.options, image.y.shape, self.trusted, rows, lambda: image.on_rows(rows)
@@ -105,7 +107,7 @@ class InMemory:
             assert facts.law is not None
             blend = Blend(0.0, 0.0, facts.law)
         else:
-            soft = self.trusted.find_law()
+            soft = self.trusted.law
             dead = float(self.ready.scaling.dead.mean())
             blend = choose_blend(self.sample, self.sample.blocks_of(x), soft, dead)
         if not self.options.mild:

@@ -213,7 +213,7 @@ class InStrips:
         facts.fill = next((f for f in fills if f is not None), None)
         self.sample = Sample.gather(job.y.read, plan.shape)
         if job.options.follows_level:
-            facts.law = self.sample.find_law()
+            facts.law = self.sample.law
             whole = job.measured == math.prod(plan.shape)
             quiet = whole and is_quiet(self.sample, facts.law)
             job = replace(job, quiet=quiet)
@@ -254,7 +254,10 @@ class InStrips:
     def choose(self) -> Chosen:
         """Strength and rank; an automatic strength on rows that are held in memory."""
         job = self.job
-        trusted = self.trusted = self.sample.trusting(self.sample.blocks_of(job.w.read))
+        trusted = self.sample
+        if not job.spared:
+            trusted = self.sample.trusting(self.sample.blocks_of(job.w.read))
+        self.trusted = trusted
         rows, shape = choice_rows(job.plan.shape), job.plan.shape
 
         def read() -> ImageRounds:
@@ -308,7 +311,7 @@ class InStrips:
             blend = Blend(0.0, 0.0, facts.law)
         else:
             x, dead = self.sample.blocks_of(job.result.read), float(job.scaling.dead.mean())
-            blend = choose_blend(self.sample, x, self.trusted.find_law(), dead)
+            blend = choose_blend(self.sample, x, self.trusted.law, dead)
         strips = job.plan.strips
         if not self.options.mild:
             found = work.map("guard", partial(measure_strip, job, blend), strips)

@@ -10,7 +10,7 @@ as extremes of the fitted values over j. A wild voxel, an impulse or a dead colu
 fit is found by reweighting, started from medians of blocks.
 
 Exact for images on disk: only the sample of :mod:`hyperdlw.weights.block_sample` is used (all blocks of an
-image up to about 256x256); gather it strip by strip and call :func:`limits_of_sample`.
+image up to about 180x180); gather it strip by strip and call :func:`limits_of_sample`.
 """
 
 from __future__ import annotations

@@ -89,7 +89,8 @@ class Sample:
         read = image if callable(image) else partial(_cut_rows, image)
         return gather_blocks(read, self.shape, BLOCKS)[0]
 
-    def find_law(self) -> NoiseLaw:
+    @cached_property
+    def law(self) -> NoiseLaw:
         """The noise of every band."""
         return noise_of_sample(self.y, self.ok)
 
@@ -248,6 +249,6 @@ def choose_blend(sample: Sample, x: Tensor, law: NoiseLaw, dead: float) -> Blend
     found = outliers.find(sample.y, x) & sample.ok
     clean = replace(sample, ok=sample.ok & ~found)
     share = dead + int(found.sum()) / max(1, int(sample.ok.sum()))
-    law = clean.find_law()
+    law = clean.law
     part = model_part(law, share, measure_unevenness(clean, x, law))
     return Blend(part, share, law, outliers)
