@@ -71,6 +71,7 @@ docs: $(VENV)/.docs
 # The pictures of the documentation.
 figures: $(VENV)/.run
 	OMP_NUM_THREADS=1 $(BIN)/python docs/_tools/figures.py
+	OMP_NUM_THREADS=1 $(BIN)/python docs/_tools/noises.py
 
 # Every table and figure of the paper on a small scene made by code: minutes, to see that all run.
 bench-small: $(VENV)/.test
