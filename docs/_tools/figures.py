@@ -68,8 +68,8 @@ def chosen_bands(truth: noise.Truth) -> tuple[int, int, int]:
 def idea(clean: Cube, dirty: noise.Noisy) -> Figure:
     """Three bands: noisy, its weights, restored without and with them, clean."""
     cube = clean.with_data(dirty.y)
-    plain = denoise(cube, weights="uniform", range=(0, 1))
-    ours = denoise(cube, range=(0, 1))
+    plain = denoise(cube, model="lrtfdfr", weights="uniform", range=(0, 1), paper=True)
+    ours = denoise(cube, model="lrtfdfr", weights="N+T+TS", range=(0, 1), paper=True)
     made = figure(12.4, 7.6)
     axes = made.subplots(3, 5)
     names = ("impulses", "stripes", "dead columns")

@@ -138,8 +138,8 @@ def run_real(
         takes = "weights" in Method(row, row.model or "", files).takes
         words = {"weights": find_source(row.weights, files), "strength": 1.0} if takes else {}
         model = Method(row, row.model or "", files).model
-        restored = denoise(cube, model=model, range="minmax", **words).cube.data  # type: ignore[arg-type]
-        return limits.to_unit(restored)
+        found = denoise(cube, model=model, range="minmax", paper=True, **words)  # type: ignore[arg-type]
+        return limits.to_unit(found.cube.data)
 
     def measure(row: Row) -> Record:
         clock = Clock()
