@@ -174,7 +174,6 @@ def find_columns(read: Callable[[slice], F32], shape: Sequence[int]) -> Columns:
     ``read`` gives rows of it, NaN where nothing was measured.
     """
     rows = shape[1]
-    best, score = Columns.none(shape), 0.0
     measured: dict[bool, list[Measured]] = {False: [], True: []}
     for a, b in row_blocks(rows):
         every = -(-(b - a) // MOST_ROWS)
@@ -185,12 +184,12 @@ def find_columns(read: Callable[[slice], F32], shape: Sequence[int]) -> Columns:
         y = np.where(np.isfinite(y), y, np.float32(np.nan))
         for gain, blocks in measured.items():
             blocks.append(measure(y, gain))
+    # Gains only where there are no offsets: of numbers whose zero is not the true one they mean nothing.
     for gain, blocks in measured.items():
         found, sure = settle(blocks, rows, gain)
-        # Offsets unless gains are clearly better.
-        if sure > 1.1 * score:
-            best, score = found, sure
-    return best
+        if sure > 0:
+            return found
+    return Columns.none(shape)
 
 
 def settle(blocks: list[Measured], rows: int, gain: bool) -> tuple[Columns, float]:
