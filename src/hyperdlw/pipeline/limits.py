@@ -34,6 +34,10 @@ SHARE = 1e-3
 TARGETS = 0.005
 """Share of the cells at each end that may be bright targets: the limits go beyond the others by at most one
 range of those, so that a few pixels, however bright, cannot press all others into a corner."""
+LEAST_RANGE = 2.5
+"""Smallest range of a band, in noise levels."""
+REACHED = 1.5
+"""Ranges beyond the limits that all values but 0.5 % at each end lie in."""
 NEIGHBOURS = 3
 """Bands to each side that share the form of their limits."""
 WIDER = 0.03
@@ -109,6 +113,12 @@ def limits_of_sample(
     if len(ranges):
         more = max(1.0, 1.0 / (LOUDEST * float(ranges.median())))
         lo, hi = lo * more, hi * more
+        # A band without any signal that others share would get no range at all, and one with much of its
+        # own too little: what is far beyond the range would be taken for wild.
+        low, high = _extent(z.flatten(1), ok.flatten(1), TARGETS)
+        least = (torch.maximum(lo - low, high - hi) / REACHED).clamp_min(LEAST_RANGE)
+        lack = (least - (hi - lo)).clamp_min(0) / 2
+        lo, hi = lo - lack, hi + lack
     lo, hi = (lo * level + centre).float(), (hi * level + centre).float()
     # A constant band gets some range; it must only stay finite.
     flat = ~(hi - lo > 1e-6 * torch.maximum(lo.abs(), hi.abs()))

@@ -46,6 +46,8 @@ WEAKEST = 1e-6
 LEAST_TRUST = 0.05
 OUTLIER = 6.0
 """Distance of an outlier, in standard deviations."""
+RARE = 0.15
+"""Share of the bands of a pixel up to which outliers of mild noise are believed to be outliers."""
 FEW = 1e-4
 """Share of suspicious voxels below which a cube of mild noise has no outliers."""
 MILD, LOUD = 12 / 255, 32 / 255
@@ -169,7 +171,11 @@ class Outliers:
             v > OUTLIER * torch.maximum(s.view(shape), noise)
             for v, s in ((away, self.spread), (other, self.apart))
         ]
-        return (far[0] & far[1] & (other > 0.5 * away)) | ~ok
+        out = far[0] & far[1] & (other > 0.5 * away)
+        if mean_level(self.law) <= MILD:
+            # A pixel that is odd in many bands is a rare material; impulses hit single bands.
+            out &= out.sum(0) <= RARE * len(y)
+        return out | ~ok
 
 
 def measure_unevenness(sample: Sample, x: Tensor, law: NoiseLaw) -> float:
