@@ -20,10 +20,11 @@ def small(monkeypatch):
 def test_automatic_choices_keep_to_it(hyperdlw, tmp_path, noisy, monkeypatch):
     monkeypatch.setattr(choose, "MOST_VOXELS", 1200)
     monkeypatch.setattr(tiles, "MOST_VOXELS", 1200)
-    ran = hyperdlw("denoise", noisy, tmp_path / "a.npy", "--auto", "--memory", "400K", "--json")
+    monkeypatch.setattr(tiles, "ADVICE_COPIES", 20)
+    ran = hyperdlw("denoise", noisy, tmp_path / "a.npy", "--auto", "--memory", "330K", "--json")
     assert ran.code == 0, ran.err
     report = json.loads(ran.out)
-    assert report["tiling"]["memory"] <= report["tiling"]["limit"] == 400 * 2**10
+    assert report["tiling"]["memory"] <= report["tiling"]["limit"] == 330 * 2**10
 
 
 def test_automatic_choices_refuse_a_limit_that_is_too_small(hyperdlw, tmp_path, noisy):

@@ -149,8 +149,8 @@ def test_a_network_is_named_in_the_report() -> None:
     clean = scenes.synthetic(8, 24, 24, rng=np.random.default_rng(5)).data
     dirty = noise.case(1, clean, np.random.default_rng(0)).y
     report = denoise(dirty, strength="auto", range=(0, 1)).report
-    assert report.weights == "N+T+TS"
-    assert list(report.networks) == ["N+T+TS"]
+    assert report.weights == "N+T+TS-remote"
+    assert list(report.networks) == ["N+T+TS-remote"]
 
 
 def test_converged_runs_choose_too(scene: np.ndarray) -> None:

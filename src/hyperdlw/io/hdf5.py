@@ -199,12 +199,20 @@ def _make_node(path: Path, where: str, item: h5py.Dataset) -> Node:
 
 
 def _name_dimensions(item: h5py.Dataset) -> tuple[str, ...]:
-    """Names of the axes, from labels or from NetCDF's dimension variables."""
+    """Names of the axes, from labels or from NetCDF's dimension variables.
+
+    They are read off the attributes: the library's own walk over dimension scales ends the process on
+    some damaged files.
+    """
     try:
+        labels, scales = (item.attrs.get(f"DIMENSION_{word}") for word in ("LABELS", "LIST"))
         names = []
-        for axis in item.dims:
-            scales = [scale.name.rpartition("/")[2] for scale in axis.values()]
-            names.append(axis.label or (scales[0] if scales else ""))
+        for k in range(item.ndim):
+            label = "" if labels is None else labels[k]
+            own = [] if scales is None else list(scales[k])
+            text = label.decode() if isinstance(label, bytes) else str(label)
+            near = str(item.file[own[0]].name).rpartition("/")[2] if len(own) else ""
+            names.append(text or near)
         return tuple(names)
     except Exception:  # references to objects that are gone
         return ()

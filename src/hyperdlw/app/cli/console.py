@@ -222,7 +222,7 @@ def print_json(value: Mapping[str, object]) -> None:
 
 
 def make_harmless(text: object) -> str:
-    """A text from a file or a name without what a terminal would obey.
+    r"""A text from a file or a name without what a terminal would obey.
 
     >>> make_harmless("a\x1b[2Jb")
     'a\\x1b[2Jb'
