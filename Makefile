@@ -14,6 +14,9 @@ EXTRA_test := test
 EXTRA_lint := lint
 EXTRA_docs := docs
 
+EXTRA_trust := trust
+
+.PHONY: trust trust-coverage trust-kills trust-fuzz trust-sbom
 .PHONY: demo test test-slow fuzz lint format docs figures listing bench bench-small lock clean
 .SECONDARY:
 
@@ -52,6 +55,33 @@ test-slow: $(VENV)/.test
 
 fuzz: $(VENV)/.test
 	HYPERDLW_FUZZ=2000 $(PYTEST) -n 2 tests/fuzz tests/io/test_faults.py
+
+# Figures that earn trust (docs/trust.md), not in continuous integration: hours. Each step runs alone,
+# and each leaves its figures in out/trust.
+trust: trust-sbom trust-kills trust-coverage trust-fuzz
+
+trust-coverage: $(VENV)/.test $(VENV)/.trust
+	mkdir -p out/trust
+	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run --branch --source=src/hyperdlw \
+	  --data-file=out/trust/coverage -m pytest
+	$(BIN)/python -m coverage report --data-file=out/trust/coverage > out/trust/coverage.txt
+	tail -1 out/trust/coverage.txt
+
+TRIALS ?= 200
+SEED   ?= 1
+trust-kills: $(VENV)/.test
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/trust/kills.py --trials $(TRIALS) --seed $(SEED) \
+	  --out out/trust/kills.jsonl
+
+# Seconds of fuzzing and the exit code, a line for each run.
+trust-fuzz: $(VENV)/.test
+	mkdir -p out/trust
+	begin=$$(date +%s); HYPERDLW_FUZZ=2000 $(PYTEST) tests/fuzz tests/io/test_faults.py; code=$$?; \
+	  echo "$$(($$(date +%s) - begin)) $$code" >> out/trust/fuzz.txt; exit $$code
+
+trust-sbom: $(VENV)/.test
+	mkdir -p out/trust
+	$(BIN)/python benchmarks/trust/sbom.py --extras view,scale > out/trust/sbom.json
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

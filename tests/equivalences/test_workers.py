@@ -174,6 +174,17 @@ def test_no_port_listens():
         assert listening(0) == before
 
 
+def sees_ctrl_c(item: int) -> bool:
+    return signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_workers_never_see_ctrl_c():
+    """Not even while they start: one that is importing would print a traceback."""
+    with open_executor(2) as work:
+        assert dict(work.run(sees_ctrl_c, [0, 1])) == {0: False, 1: False}
+    assert sees_ctrl_c(0)
+
+
 def test_a_tile_that_always_kills_is_one_sentence():
     with open_executor(2) as work, pytest.raises(OutOfResources, match="brought several workers"):
         list(work.run(lambda i: os.kill(os.getpid(), signal.SIGKILL), [0]))

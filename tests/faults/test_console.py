@@ -6,12 +6,13 @@ import errno
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hyperdlw import io
+from hyperdlw import denoise, io
 from hyperdlw.app.cli.main import run as hyperdlw
 from hyperdlw.errors import OutOfResources
 
@@ -63,3 +64,13 @@ def test_no_place_for_temporary_files_is_one_sentence(monkeypatch, capsys, tmp_p
     monkeypatch.setattr("hyperdlw.io.describe_file", refuse)
     assert hyperdlw(["info", str(tmp_path / "in.npy")]) == 2
     assert "No usable temporary directory" in capsys.readouterr().err
+
+
+def test_markup_of_a_name_is_text_in_html():
+    """Names of networks come from files of strangers, and notebooks show results as HTML."""
+    evil = "<script>alert(1)</script>"
+    noisy = np.random.default_rng(1).random((4, 8, 9)).astype(np.float32)
+    result = denoise(noisy, model="tvs", weights="uniform")
+    shown = replace(result, report=replace(result.report, weights=evil))._repr_html_()
+    assert "<script" not in shown
+    assert "&lt;script&gt;" in shown

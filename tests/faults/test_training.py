@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from hyperdlw.errors import BadFile, BadOption, OutputExists
+from hyperdlw.app.cli.train import TrainingOptions
+from hyperdlw.errors import BadFile, BadOption, OutOfResources, OutputExists
 from hyperdlw.train import Recipe, RecipeFile, train_recipe
+from hyperdlw.train.bilevel import WeightTraining
 
 TINY = {"sources": ["tv"], "filters": 2, "patch": 8, "batch": 1, "steps": 1}
 SCENES = {"a": np.random.default_rng(1).random((4, 16, 16)).astype(np.float32)}
@@ -58,3 +64,27 @@ def test_a_name_stays_in_its_folder(key, value):
 def test_absurd_values_are_refused(key, value):
     with pytest.raises(BadOption, match=f"{key} in the recipe must be"):
         make_recipe(**{key: value})
+
+
+def test_a_full_disk_under_a_checkpoint_is_one_sentence(tmp_path, monkeypatch):
+    def refuse(*args: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    run = WeightTraining.begin(Recipe("tiny", ("tvs",), filters=4, patch=8, steps=2))
+    run.save(tmp_path / "checkpoint.pt")
+    old = (tmp_path / "checkpoint.pt").read_bytes()
+    monkeypatch.setattr(Path, "write_bytes", refuse)
+    with pytest.raises(OutOfResources, match="free space"):
+        run.save(tmp_path / "checkpoint.pt")
+    assert (tmp_path / "checkpoint.pt").read_bytes() == old
+    assert WeightTraining.resume(tmp_path / "checkpoint.pt").step == 0
+
+
+def test_a_scene_of_the_recipe_that_is_cut_short_is_refused(tmp_path):
+    folder = tmp_path / "scenes"
+    folder.mkdir()
+    for name in "ab":
+        np.save(folder / f"{name}.npy", np.zeros((6, 24, 20), np.float32))
+    os.truncate(folder / "a.npy", 300)
+    with pytest.raises(BadFile, match=r"names the scene a\.npy"):
+        TrainingOptions().read_scenes(folder, named={"a", "b"})

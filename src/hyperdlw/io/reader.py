@@ -17,13 +17,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import IO, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..cube import AXES, Cube, Encoding, Metadata, decode, to_nanometres
-from ..errors import BadInput
+from ..errors import BadFile, BadInput
 from .checks import check_memory, check_promise, count_bytes
 
 BLOCK = 2**24
@@ -303,16 +303,51 @@ def map_windows(
 ) -> ReadWindow:
     """A window function for numbers that lie in a file as they are, (C order, ``axes``).
 
-    The file is mapped anew for every window: pages that stay mapped would count as memory in use.
+    Read and not mapped: a file that is cut short while it is mapped ends the process, and pages that
+    are mapped count as memory in use.
     """
     order = tuple(axes.index(a) for a in AXES)
+    row = count_bytes(shape[2:], dtype.str)
 
     def window(bands: Index, rows: slice, cols: slice) -> Stored:
-        array: Stored = np.memmap(path, dtype, "r", offset, shape)
-        cut = array.transpose(order)[bands, rows, cols]
-        return np.array(cut, dtype.newbyteorder("="))
+        cut = {"b": bands, "r": rows, "c": cols}
+        first, second, third = (_list_indices(cut[a]) for a in axes)
+        found = np.empty((len(first), len(second), len(third)), dtype)
+        if found.size:
+            # Of every outer index what lies between the first and the last index of the middle axis.
+            low, high = min(second), max(second) + 1
+            held = np.empty((high - low, shape[2]), dtype)
+            middle, inner = (_as_slice(i) for i in ([k - low for k in second], third))
+            with open(path, "rb", buffering=0) as file:
+                for k, i in enumerate(first):
+                    file.seek(offset + (i * shape[1] + low) * row)
+                    _fill(file, held, path)
+                    found[k] = held[middle][:, inner]
+        return np.ascontiguousarray(found.transpose(order), dtype.newbyteorder("="))
 
     return window
+
+
+def _list_indices(cut: Index) -> Sequence[int]:
+    return range(cut.start, cut.stop) if isinstance(cut, slice) else cut
+
+
+def _as_slice(indices: Sequence[int]) -> Index:
+    """A slice where indices follow each other: it copies nothing."""
+    start, stop = indices[0], indices[-1] + 1
+    return slice(start, stop) if list(indices) == list(range(start, stop)) else list(indices)
+
+
+def _fill(file: IO[bytes], array: Stored, path: Path) -> None:
+    """Fill an array with what follows in a file."""
+    rest = array.reshape(-1).view(np.uint8).data
+    while rest:
+        count = file.readinto(rest)  # type: ignore[attr-defined]
+        if not count:
+            raise BadFile(
+                f"{path} was cut short while it was read; nothing was written: get a fresh copy"
+            )
+        rest = rest[count:]
 
 
 def clip_window(

@@ -94,7 +94,7 @@ class Processes:
             spawn = multiprocessing.get_context("spawn")
             self.pool = ProcessPoolExecutor(self.count, spawn, _begin_worker)
         tasks: dict[Future[Any], int] = {}
-        with suppress(BrokenProcessPool):
+        with hold_interrupt(), suppress(BrokenProcessPool):
             for item in items:
                 tasks[self.pool.submit(_call_sent, sent, item)] = item
         for future in as_completed(tasks):
@@ -113,6 +113,22 @@ class Processes:
                 process.terminate()
             self.pool.shutdown(cancel_futures=True)
         self.pool = None
+
+
+@contextmanager
+def hold_interrupt() -> Iterator[None]:
+    """Ctrl-C waits until the end; processes that are started meanwhile never see it.
+
+    A terminal sends it to them, too, and one that is still importing would print where it was.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # pragma: no cover
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _call_sent(sent: bytes, item: int) -> Any:

@@ -12,7 +12,7 @@ from scipy.ndimage import gaussian_filter
 
 from ..cube import Cube, minmax_range
 from ..errors import BadFile, BadOption, DlwError, MissingDependency
-from ..io import open_cube
+from ..io import check_unchanged, identify_files, open_cube
 from .datasets import DataSet
 from .textured import MADE, make_named_scene
 
@@ -189,7 +189,9 @@ def load_scenes(
             left_out[file] = "a network was trained with it"
             continue
         try:
+            known = identify_files(path)
             cube = choice.open_scene(path)
+            check_unchanged(path, known)
         except DlwError as error:
             left_out[file] = str(error)
             continue

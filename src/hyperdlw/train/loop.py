@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypedDict, TypeVar, Unpack
 
@@ -132,8 +133,10 @@ class Training(ABC, Generic[PlanT, NetT, BatchT]):
         state = {name: getattr(self, name) for name in KEPT}
         state["recipe"] = json.dumps(self.recipe.to_dict())
         state |= {"net": self.net.state_dict(), "optimiser": self.optimiser.state_dict()}
+        held = BytesIO()
+        torch.save(state, held)  # on a full disk torch would hide what the system says
         with atomic(path, overwrite=True) as tmp:
-            torch.save(state, tmp)
+            tmp.write_bytes(held.getbuffer())
 
     @classmethod
     def resume(cls, path: Path) -> Self:

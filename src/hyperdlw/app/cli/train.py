@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from ...errors import BadOption
+from ...errors import BadFile, BadOption
 from . import console
 from .options import split_words
 
@@ -49,16 +49,21 @@ class TrainingOptions:
     def held_out_names(self) -> tuple[str, ...]:
         return split_words(self.held_out)
 
-    def read_scenes(self, folder: Path, bands: int | None = None) -> dict[str, F32]:
+    def read_scenes(
+        self, folder: Path, bands: int | None = None, named: Collection[str] = ()
+    ) -> dict[str, F32]:
         """The scenes of a folder, those to hold out among them; files that cannot be used are named.
 
         Args:
             bands: keep only scenes with this many bands.
+            named: scenes that the recipe names; one that is there must be readable.
         """
         from ...testbed import MADE, SceneChoice, load_scenes
 
         scenes, unread = load_scenes(folder, SceneChoice(bands=bands))
         for name, why in unread.items():
+            if Path(name).stem in named:
+                raise BadFile(f"the recipe names the scene {name}, which cannot be used: {why}")
             typer.echo(console.make_harmless(f"left out {name}: {why}"), err=True)
         missing = [s for s in self.held_out_names if s not in scenes and not s.startswith(MADE)]
         if missing:
@@ -128,7 +133,8 @@ def train(
     plan = replace(plan, stages=tuple(options.change_plan(r, steps) for r in plan.stages))
     if options.held_out_names:
         plan = plan.hold_out(options.held_out_names)
-    scenes = options.read_scenes(data, 3 if plan.architecture == "dlwnet2d" else None)
+    named = {name for stage in plan.stages for name in stage.scenes}
+    scenes = options.read_scenes(data, 3 if plan.architecture == "dlwnet2d" else None, named)
     options.run_training(plan.name, lambda out, how: train_recipe(plan, scenes, out, **how))
 
 
