@@ -22,7 +22,7 @@ def fill_strip(job: Job, blend: Blend, i: int) -> None:
     filled, _ = blend.fill(job.y.read(rows), job.result.read(rows))
     job.array("filled").write(rows, filled)
     flat = filled.flatten(1).double()
-    np.save(job.folder / f"moments-{i}.npy", (flat @ flat.T).numpy())
+    np.save(job.folder / f"{job.tag}moments-{i}.npy", (flat @ flat.T).numpy())
 
 
 def denoise_strip(job: Job, blend: Blend, images: Eigenimages, i: int) -> list[list[float]]:

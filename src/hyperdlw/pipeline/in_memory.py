@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from .options import Options
 from .prepare import prepare_cube, put_back
 from .report import Counts, Facts, Outcome
 from .set_aside import guess_fill
+from .uncertainty import average_window, disturb_rows, draw_rows, find_factor
 
 
 class InMemory:
@@ -34,6 +36,8 @@ class InMemory:
         self.weights: NDArray[np.float32] = np.zeros(0, np.float32)
         self.facts = Facts()
         self.quiet = False
+        self.blend: Blend | None = None
+        self.uncertainty: NDArray[np.float32] | None = None
 
     def prepare(self) -> None:
         """Scale to the unit interval, set voxels aside, fill gaps, and measure the noise."""
@@ -93,6 +97,8 @@ class InMemory:
         image, ready, noisy, w = self.image, self.ready, self.noisy, self.image.weights
         assert image.x is not None
         x = self._blend(image.x) if self.options.mild or self.quiet else image.x
+        if self.options.uncertainty:
+            self.uncertainty = self._find_deviation(x)
         if not self.facts.nothing_to_do:
             self.cube = put_back(noisy, ready, x, self.options.fill)
         self.weights = np.zeros(noisy.shape, np.float32)
@@ -110,16 +116,55 @@ class InMemory:
             soft = self.trusted.law
             dead = float(self.ready.scaling.dead.mean())
             blend = choose_blend(self.sample, self.sample.blocks_of(x), soft, dead)
+        self.blend = blend
+        if self.options.mild:
+            facts.note_blend(blend)
+        return self._mix(blend, self.ready.rows.y, x)
+
+    def _mix(self, blend: Blend, y: Tensor, x: Tensor) -> Tensor:
+        """The result for an image (NaN: no value is believed) and the model's; the guard is found once."""
+        facts = self.facts
         if not self.options.mild:
-            y, none = self.image.y, torch.zeros_like(x, dtype=torch.bool)
-            facts.kept = guard_share(*sum_change(y, x, none, blend.law))
-            return blend.mix(x, y, x, facts.kept)
-        facts.note_blend(blend)
+            filled, none = (
+                torch.where(y.isnan(), self.image.y, y),
+                torch.zeros_like(y, dtype=torch.bool),
+            )
+            if facts.kept is None:
+                facts.kept = guard_share(*sum_change(filled, x, none, blend.law))
+            return blend.mix(x, filled, x, facts.kept)
         if blend.part == 1.0 or facts.nothing_to_do:
             return x
-        filled, lost = blend.fill(self.ready.rows.y, x)
+        filled, lost = blend.fill(y, x)
         flat = filled.flatten(1).double()
         images = find_eigenimages(flat @ flat.T, flat.shape[1], blend.spared.level)
         mild = images.denoise(filled, blend.spared.variance)
-        facts.kept = guard_share(*sum_change(filled, mild, lost, blend.spared))
+        if facts.kept is None:
+            facts.kept = guard_share(*sum_change(filled, mild, lost, blend.spared))
         return blend.mix(x, filled, mild, facts.kept)
+
+    def _find_deviation(self, x: Tensor) -> NDArray[np.float32]:
+        """The standard deviation of every voxel in the units of the cube, NaN where there is none."""
+        image, ready, blend = self.image, self.ready, self.blend
+        assert image.x is not None
+        y = ready.rows.y
+        if blend is not None and self.facts.nothing_to_do:
+            found = blend.law.variance(image.y).sqrt()
+        else:
+            lost = y.isnan() if blend is None else blend.fill(y, image.x)[1]
+            part = self.facts.part if self.options.mild else 1.0
+            law = blend.law if blend is not None and part == 0 else None
+            drawn = draw_rows(slice(0, y.shape[1]), len(y), y.shape[2])
+            again = disturb_rows(y, x, lost, law, drawn)
+            restored = torch.where(again.isnan(), image.y, again)
+            if not self.spared:
+                model = self.options.build(y.shape, self.chosen.total(True), self.chosen.rank)
+                problem = replace(image.problem(model, self.options.seed or 0), y=restored)
+                restored = solve(problem).x
+            if blend is not None:
+                restored = self._mix(blend, again, restored)
+            found = find_factor(part) * average_window((restored - x).square()).sqrt()
+        whole = np.full(self.noisy.shape, np.nan, np.float32)
+        touched = ready.rows.touched(self.noisy.valid[ready.use], self.options.fill)
+        span = ready.limits.span.reshape(-1, 1, 1)
+        whole[ready.use] = np.where(touched, found.numpy() * span, np.float32(np.nan))
+        return whole

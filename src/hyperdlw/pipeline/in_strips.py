@@ -15,23 +15,22 @@ Every verb is one or more maps over strips or bands whose finished items the jou
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from .. import __version__
 from ..errors import BadOption
 from ..io import CubeReader, identify_files
 from ..models import find_eigenimages
 from ..solver import DiskArray, DiskProblem, StripSolver, Whole, use_stages
-from ..weights import FLOOR, Source, Uniform, multiply_weights, rescale_weights, sum_weights
+from ..weights import Source, Uniform
 from .blend_strips import denoise_strip, fill_strip, measure_strip, mix_strip
 from .choose import Chosen, ImageRounds, choice_rows, choose_settings
 from .guard import guard_share
@@ -52,6 +51,9 @@ from .prepare import (
 from .products import ArrayOutputs, Pens, StripOutputs
 from .report import Counts, Facts, Outcome
 from .set_aside import guess_fill
+from .uncertainty import find_factor
+from .uncertainty_strips import compare_strip, disturb_strip, read_law_strip
+from .weigh_strips import Factor, raw_band, raw_strip, weights_strip
 from .workers import Serial, open_executor
 
 
@@ -90,73 +92,6 @@ def measure_band(job: Job, b: int) -> dict[str, object]:
     return asdict(Band(len(known), find_middle(band), mean))
 
 
-# --- weigh
-
-
-@dataclass(frozen=True)
-class Factor:
-    """Weights of one source from the numbers in a file.
-
-    Logits: exp(logit - top) scale + FLOOR; else max(raw scale, FLOOR), as for a cube in memory.
-    """
-
-    file: DiskArray
-    scale: float
-    logits: bool = False
-    top: float = 0.0
-
-    def read(self, rows: slice) -> Tensor:
-        held = self.file.read(rows)
-        if self.logits:
-            return held.sub_(self.top).exp_().mul_(self.scale).add_(FLOOR)
-        return rescale_weights(held, self.scale)
-
-
-def raw_strip(job: Job, source: Source, out: DiskArray, i: int) -> list[float]:
-    """Numbers of a source on a strip; for logits the largest one and the sum of exponentials, else 0
-    and the sum, over the measured voxels."""
-    own = job.plan.window(i, 0).own
-    top = max(0, own.start - source.reach)
-    rows = slice(top, min(own.stop + source.reach, job.plan.shape[1]))
-    y, valid = job.filled(rows)
-    x = None if job.result is None else job.result.read(rows)
-    cut = slice(own.start - top, own.stop - top)
-    raw = source.on_rows(rows).raw(y, valid, x).expand_as(y)[:, cut]
-    out.write(own, raw)
-    known = raw[valid[:, cut]]
-    if not source.logits:
-        return [0.0, sum_weights(known)]
-    if not len(known):
-        return [-1e30, 0.0]
-    most = known.max()
-    return [float(most), sum_weights(torch.exp(known - most))]
-
-
-def raw_band(job: Job, source: Source, out: DiskArray, b: int) -> list[float]:
-    """The same for a band."""
-    y, valid = job.band(b)
-    x = None if job.result is None else torch.from_numpy(job.restored(b))
-    raw = source.raw(y, valid, x).expand_as(y)
-    out.write_band(b, raw[0])
-    return [0.0, sum_weights(raw[valid])]
-
-
-def weights_strip(
-    job: Job, factors: Sequence[Factor], scale: float | None, out: DiskArray | None, i: int
-) -> float:
-    """The product of the factors on a strip, 0 where nothing was measured; returns its sum."""
-    rows = job.plan.window(i, 0).own
-    y = job.y.read(rows)
-    held = [f.read(rows) for f in factors]
-    w = held[0] if len(held) == 1 else multiply_weights(held)
-    if scale is not None:
-        w = rescale_weights(w, scale)
-    w = torch.where(y.isnan(), torch.zeros_like(w), w)
-    if out is not None:
-        out.write(rows, w)
-    return sum_weights(w)
-
-
 # --- solve and restore
 
 
@@ -178,6 +113,7 @@ class InStrips:
         self.job, self.work = Job(work.folder, plan, options, reader.shape[0]), work
         self.resumed = work.resumed
         self.facts = Facts()
+        self.blend: Blend | None = None
 
     def prepare(self) -> None:
         """Copy, look at the bands, scale those that can be used, and measure the noise."""
@@ -291,8 +227,12 @@ class InStrips:
 
     def restore(self) -> Counts:
         """Strips of the result in the units of the cube, handed over to the outputs."""
+        model = self.job.result
         if self.options.mild or self.job.quiet:
             self._blend()
+        if self.options.uncertainty:
+            assert model is not None
+            self._find_deviation(model)
         job, pens = self.job, self.outputs.open()
         executor = self.work.executor if pens.shared and self.reader.lazy else Serial()
         work = partial(write_strip, job, self.reader, pens)
@@ -303,7 +243,7 @@ class InStrips:
 
     def _blend(self) -> None:
         """Model and eigenimages, or the model, guarded; on disk."""
-        job, work, facts = self.job, self.work, self.facts
+        job, facts = self.job, self.facts
         assert job.result is not None
         assert job.scaling is not None
         if job.quiet:
@@ -312,18 +252,26 @@ class InStrips:
         else:
             x, dead = self.sample.blocks_of(job.result.read), float(job.scaling.dead.mean())
             blend = choose_blend(self.sample, x, self.trusted.law, dead)
+        self.blend = blend
+        if self.options.mild:
+            facts.note_blend(blend)
+        self._mix(blend)
+
+    def _mix(self, blend: Blend) -> None:
+        """The result for the image and the model's, on disk; the guard is found once."""
+        job, work, facts = self.job, self.work, self.facts
+        assert job.result is not None
         strips = job.plan.strips
         if not self.options.mild:
             found = work.map("guard", partial(measure_strip, job, blend), strips)
             self._finish(job, blend, found, job.y, job.result)
             return
-        facts.note_blend(blend)
         if blend.part == 1.0 or facts.nothing_to_do:
             self.job = replace(job, untouched=facts.nothing_to_do)
             return
         filled, mild = job.array("filled"), job.array("mild")
         work.map("fill", partial(fill_strip, job, blend), strips, [filled])
-        moments = sum(np.load(job.folder / f"moments-{i}.npy") for i in strips)
+        moments = sum(np.load(job.folder / f"{job.tag}moments-{i}.npy") for i in strips)
         pixels = job.plan.shape[1] * job.plan.shape[2]
         images = find_eigenimages(torch.from_numpy(moments), pixels, blend.spared.level)
         found = work.map("eigenimages", partial(denoise_strip, job, blend, images), strips, [mild])
@@ -334,11 +282,36 @@ class InStrips:
     ) -> None:
         """The result, from what every strip has moved and its noise, the image before and after."""
         moved, noise = (torch.tensor(v).double().sum(0) for v in zip(*sums, strict=True))
-        kept = self.facts.kept = guard_share(moved, noise)
+        if self.facts.kept is None:
+            self.facts.kept = guard_share(moved, noise)
+        kept = self.facts.kept
         out = job.array("blended")
         mix = partial(mix_strip, job, blend, kept, images, out)
         self.work.map("blend", mix, job.plan.strips, [out])
         self.job = replace(job, result=out)
+
+    def _find_deviation(self, model: DiskArray) -> None:
+        """The standard deviation of every voxel, on disk, by a second restoration with the same weights."""
+        job, work, blend, strips = self.job, self.work, self.blend, self.job.plan.strips
+        out = job.array("deviation")
+        if job.untouched:
+            assert blend is not None
+            work.map("deviation", partial(read_law_strip, job, blend.law, out), strips, [out])
+        else:
+            part = self.facts.part if self.options.mild else 1.0
+            law = blend.law if blend is not None and part == 0 else None
+            second = replace(job, tag="again-", result=None)
+            disturb = partial(disturb_strip, job, model, blend, law, second.y)
+            work.map("disturb", disturb, strips, [second.y])
+            self.job, work.round = second, work.round + 1
+            self.solve()
+            if blend is not None:
+                self._mix(blend)
+            again = self.job.result
+            assert again is not None
+            compare = partial(compare_strip, job, again, find_factor(part), out)
+            work.map("deviation", compare, strips, [out])
+        self.job = replace(job, deviation=out)
 
 
 @contextmanager

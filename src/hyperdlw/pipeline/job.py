@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,6 +67,10 @@ class Job:
     chosen: Chosen | None = None
     result: DiskArray | None = None
     """The restored image on the unit interval."""
+    tag: str = ""
+    """Put before the names of arrays: a second restoration has its own, but the same weights."""
+    deviation: DiskArray | None = None
+    """The standard deviation of every voxel on the unit interval."""
 
     @property
     def use_mask(self) -> NDArray[np.bool_]:
@@ -75,7 +79,7 @@ class Job:
 
     def array(self, name: str, bands: int | None = None) -> DiskArray:
         shape = len(self.use) if bands is None else bands, *self.plan.shape[1:]
-        return DiskArray(self.folder / name, shape)
+        return DiskArray(self.folder / f"{self.tag}{name}", shape)
 
     @property
     def spared(self) -> bool:
@@ -92,7 +96,7 @@ class Job:
 
     @property
     def w(self) -> DiskArray:
-        return self.array("w")
+        return replace(self, tag="").array("w")
 
     @property
     def measured(self) -> int:
@@ -132,22 +136,28 @@ class Job:
         values, w = data.copy(), np.zeros_like(data)
         values[use] = self.scaling.limits.from_unit(self.result.read(rows).numpy())
         w[use] = self.w.read(rows).numpy()
-        touched = np.zeros_like(valid)
         raw = np.where(valid[use], data[use], np.float32(np.nan))
-        if not self.untouched:
-            unit = self.scaling.to_unit(raw, rows.start)
-            touched[use] = unit.touched(valid[use], self.options.fill)
+        restored = np.zeros_like(valid)
+        unit = self.scaling.to_unit(raw, rows.start)
+        restored[use] = unit.touched(valid[use], self.options.fill)
+        touched = restored & (not self.untouched)
         check_finite(values, touched)
         found = np.where(touched, values, data)
-        return RestoredStrip(found, valid | touched, valid, w, reader.read_inexact(rows))
+        sd = None
+        if self.deviation is not None:
+            sd = np.full_like(data, np.nan)
+            sd[use] = self.deviation.read(rows).numpy() * self.scaling.limits.span.reshape(-1, 1, 1)
+            sd[~restored] = np.nan
+        return RestoredStrip(found, valid | touched, valid, w, reader.read_inexact(rows), sd)
 
 
 class RestoredStrip(NamedTuple):
-    """Rows of the restored cube, where it holds, where it was measured, the weights, and the numbers
-    of the file where float32 does not hold them exactly."""
+    """Rows of the restored cube, where it holds, where it was measured, the weights, the numbers
+    of the file where float32 does not hold them exactly, and the standard deviations, if asked for."""
 
     values: NDArray[np.float32]
     ok: NDArray[np.bool_]
     valid: NDArray[np.bool_]
     weights: NDArray[np.float32]
     stored: NDArray[np.generic] | None
+    deviation: NDArray[np.float32] | None

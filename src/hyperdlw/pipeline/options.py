@@ -42,6 +42,7 @@ class Settings(TypedDict, total=False):
     tile: int | None
     workers: int | None
     scheduler: str | None
+    uncertainty: bool
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Options:
         memory: a limit in bytes, or None: three quarters of the machine's.
         tile: rows of a strip; None: as many as the limit allows.
         workers, scheduler: who works on the strips, as for :func:`open_executor`.
+        uncertainty: whether every voxel gets a standard deviation, by a second restoration.
     """
 
     model: str
@@ -72,6 +74,7 @@ class Options:
     tile: int | None = None
     workers: int | None = None
     scheduler: str | None = None
+    uncertainty: bool = False
 
     @property
     def original(self) -> bool:
@@ -174,6 +177,10 @@ def check_options(
         raise BadOption(f"there must be at least one worker, not {options.workers}")
     if published and options.fill:
         raise BadOption(f"the model '{model}' sees every voxel as measured, so it fills no gaps")
+    if published and options.uncertainty:
+        raise BadOption(
+            f"the model '{model}' tells no uncertainty; leave it out, or take a model of 'hyperdlw models'"
+        )
     if published and options.in_strips:
         raise BadOption(
             f"the model '{model}' works on the whole cube, not on tiles, so it has no use for workers"

@@ -149,7 +149,7 @@ def plan_run(shape: Sequence[int], options: Options) -> Plan:
     at_once = BASE + max(each * voxels + mix, net + 4 * WINDOW_COPIES * voxels)
     # Measured on one core: a network costs as much as hundreds of steps.
     steps = 2e-9 * model.schedule.steps * copies
-    seconds = voxels * ((3.6e-6 if net else 0) + steps)
+    seconds = voxels * ((3.6e-6 if net else 0) + steps * (1 + options.uncertainty))
     fits = at_once <= limit
     cut = None if options.published else find_halo(model)
     if cut is None and (
@@ -193,6 +193,8 @@ def plan_run(shape: Sequence[int], options: Options) -> Plan:
         height = max(8, height * 7 // 8)
     height = -(-rows // -(-rows // height))  # as even as may be
     disk = 4 * voxels * (4 + 3 * options.mild + 3 * count_state_images(model))
+    if options.uncertainty:  # the second restoration, beside what the first one leaves
+        disk += 4 * voxels * (3 + 3 * options.mild + 3 * count_state_images(model))
     again = (height + 2 * halo) / height
     peak = needed(height)
     return Plan(full, height, halo, wrap, "strips", peak, limit, disk, 2 * seconds * again, tile)

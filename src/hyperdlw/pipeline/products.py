@@ -29,7 +29,7 @@ SMALL = 512
 Like = TypeVar("Like", Cube, CubeReader)
 
 
-QUANTITIES = {"weights": "float32", "flags": "uint8"}
+QUANTITIES = {"weights": "float32", "flags": "uint8", "uncertainty": "float32"}
 """Products that are cubes, with the type they are stored as."""
 
 
@@ -51,18 +51,21 @@ class Outputs:
         flags: see :func:`flag_voxels`, a cube of uint8.
         report: JSON.
         picture: a PNG with before, after, weights and spectra.
+        uncertainty: a standard deviation for every voxel, a cube of float32, NaN where there is none.
     """
 
     weights: str | None = None
     flags: str | None = None
     report: str | None = None
     picture: str | None = None
+    uncertainty: str | None = None
 
     def check_places(
         self, target: str, overwrite: bool, source: str, given: Sequence[str] = ()
     ) -> None:
         """Refuse outputs that could not be written, before anything is read; ``given``: more inputs."""
-        cubes, plain = [target, self.weights, self.flags], [self.report, self.picture]
+        plain = [self.report, self.picture]
+        cubes = [target, self.weights, self.flags, self.uncertainty]
         io.check_places(cubes, overwrite, source, plain, given)
 
     @property
@@ -81,7 +84,7 @@ class Outputs:
     def save(self, result: Result, range: Range, overwrite: bool) -> None:
         """Write the products of a cube in memory, apart from the report."""
         for key, path in self.cubes.items():
-            values = result.weights if key == "weights" else flag_result(result, range)
+            values = flag_result(result, range) if key == "flags" else getattr(result, key)
             like = describe_quantity(result.noisy, key).with_data(values)
             every = np.ones(like.shape, bool)
             io.save_cube(replace(like, valid=every), path, overwrite=overwrite)
@@ -108,6 +111,7 @@ class ArrayOutputs:
     def __init__(self, noisy: Cube) -> None:
         self.cube = replace(noisy, data=noisy.data.copy(), valid=noisy.valid.copy())
         self.weights = np.zeros(noisy.shape, np.float32)
+        self.uncertainty: NDArray[np.float32] | None = None
 
     def open(self) -> ArrayOutputs:
         """What takes strips."""
@@ -120,6 +124,10 @@ class ArrayOutputs:
         """Take a strip."""
         self.cube.data[:, rows], self.cube.valid[:, rows] = strip.values, strip.ok
         self.weights[:, rows] = strip.weights
+        if strip.deviation is not None:
+            if self.uncertainty is None:
+                self.uncertainty = np.full_like(self.weights, np.nan)
+            self.uncertainty[:, rows] = strip.deviation
         return 0
 
 
@@ -129,6 +137,7 @@ class Pens:
 
     cube: io.WindowWriter
     weights: io.WindowWriter | None
+    uncertainty: io.WindowWriter | None
     shared: bool
 
     def put(self, rows: slice, strip: RestoredStrip) -> int:
@@ -136,6 +145,8 @@ class Pens:
         clipped = self.cube.write(rows, slice(None), strip.values, strip.ok, None, strip.stored)
         if self.weights is not None:
             self.weights.write(rows, slice(None), strip.weights, np.ones_like(strip.ok))
+        if self.uncertainty is not None and strip.deviation is not None:
+            self.uncertainty.write(rows, slice(None), strip.deviation, np.ones_like(strip.ok))
         return clipped
 
 
@@ -152,12 +163,16 @@ class FileOutputs(ExitStack):
 
     def open(self) -> Pens:
         """Called when there is something to write: a file takes its room on the disk at once."""
-        cube, w = self._create(self.target, self.reader, self.strip), None
-        if self.outputs.weights is not None:
-            like = describe_quantity(self.reader, "weights")
-            w = self._create(self.outputs.weights, like, self.strip)
-        shared = cube.shared and (w is None or w.shared)
-        return Pens(cube.pen, None if w is None else w.pen, shared)
+        cube = self._create(self.target, self.reader, self.strip)
+        weights = self._create_product("weights", self.outputs.weights)
+        uncertainty = self._create_product("uncertainty", self.outputs.uncertainty)
+        made = [writer for writer in (cube, weights, uncertainty) if writer is not None]
+        return Pens(
+            cube.pen,
+            None if weights is None else weights.pen,
+            None if uncertainty is None else uncertainty.pen,
+            shared=all(writer.shared for writer in made),
+        )
 
     def finish(self, job: Job) -> None:
         """Called with the finished job, while its scratch files are there."""
@@ -171,6 +186,11 @@ class FileOutputs(ExitStack):
         """The picture, once the other outputs are there: it does not stand in the way of a second try."""
         if self.look is not None and self.outputs.picture is not None:
             draw_quicklook(*self.look, self.outputs.picture, overwrite=self.overwrite)
+
+    def _create_product(self, quantity: str, path: str | None) -> io.CubeWriter | None:
+        if path is None:
+            return None
+        return self._create(path, describe_quantity(self.reader, quantity), self.strip)
 
     def _create(self, path: str, like: CubeReader, strip: int | None = None) -> io.CubeWriter:
         made = io.open_writer(path, like, overwrite=self.overwrite, strip=strip)

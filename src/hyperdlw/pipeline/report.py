@@ -251,12 +251,18 @@ def make_report(
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """The restored cube, the weights that were used (0 where nothing was) and the report."""
+    """The restored cube, the weights that were used (0 where nothing was) and the report.
+
+    Attributes:
+        uncertainty: on request, a standard deviation for every restored voxel in the units of the cube, NaN
+            for others.
+    """
 
     cube: Cube
     weights: NDArray[np.float32]
     report: Report
     noisy: Cube = field(repr=False)
+    uncertainty: NDArray[np.float32] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return f"<Result {self.report.title}, weights {self.report.weights}: {self.cube!r}>"

@@ -103,6 +103,7 @@ def denoise(
     tile: int | None = None,
     workers: int | None = None,
     scheduler: str | None = None,
+    uncertainty: bool = False,
     watch: Callable[[State[Tensor]], None] | None = None,
 ) -> Result:
     """Restore a noisy cube.
@@ -147,6 +148,8 @@ def denoise(
             Three quarters of the machine's memory when None.
         tile: rows of a strip; given, the cube is worked on in strips even if it fits.
         workers: processes that work on strips; ``scheduler``: the address of a Dask scheduler.
+        uncertainty: also find ``result.uncertainty``, a standard deviation for every restored voxel
+            (:mod:`hyperdlw.pipeline.uncertainty`); the model runs twice.
         watch: called with the solver's state after every step (of a cube that is solved whole).
 
     >>> rng = np.random.default_rng(0)
@@ -173,18 +176,20 @@ def denoise(
         tile=tile,
         workers=workers,
         scheduler=scheduler,
+        uncertainty=uncertainty,
     )
     plan = plan_run(noisy.shape, options)
     if not plan.tiled:
         way = InMemory(noisy, options, watch)
         report = run_way(way, options, plan)
-        return Result(way.cube, way.weights, report, noisy)
+        return Result(way.cube, way.weights, report, noisy, way.uncertainty)
     arrays = ArrayOutputs(noisy)
     with TemporaryDirectory(prefix="hyperdlw-") as folder:
         place = Path(folder) / "strips"
         with open_strips(MemoryReader(noisy), options, plan, arrays, place) as strips:
             report = run_way(strips, options, plan)
-    return Result(arrays.cube, arrays.weights, replace(report, clipped_voxels=None), noisy)
+    report = replace(report, clipped_voxels=None)
+    return Result(arrays.cube, arrays.weights, report, noisy, arrays.uncertainty)
 
 
 class Progress(Protocol):
@@ -237,6 +242,8 @@ def denoise_file(
     source, target = str(source), str(target)
     words = [word for text in settings.values() for word in str(text).split("*")]
     outputs.check_places(target, overwrite, source, [w for w in words if isfile(w)])
+    if outputs.uncertainty is not None:
+        settings["uncertainty"] = True
     options = check_options(**settings)
     if options.published and outputs.weights is not None:
         raise BadOption(f"the model '{options.model}' uses no weights, so there are none to write")
@@ -266,7 +273,7 @@ def denoise_file(
             if report.converged or not strict:
                 clipped = io.save_cube(way.cube, target, overwrite=overwrite)
                 report = replace(report, clipped_voxels=clipped)
-                result = Result(way.cube, way.weights, report, cube)
+                result = Result(way.cube, way.weights, report, cube, way.uncertainty)
                 outputs.save(result, options.range, overwrite)
     if report.converged or not strict:
         if files is not None:

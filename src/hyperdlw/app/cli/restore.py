@@ -55,6 +55,14 @@ def denoise(
     save_report: Annotated[
         str | None, typer.Option("--save-report", metavar="FILE", help="Write the report as JSON.")
     ] = None,
+    save_uncertainty: Annotated[
+        str | None,
+        typer.Option(
+            "--save-uncertainty",
+            metavar="FILE",
+            help="Write a standard deviation for every voxel, in the units of the cube.",
+        ),
+    ] = None,
     quicklook: Annotated[
         str | None,
         typer.Option("--quicklook", metavar="PNG", help="Draw before, after, weights and spectra."),
@@ -104,7 +112,7 @@ def denoise(
     *sources, target = paths
     if not sources:
         raise typer.BadParameter("give the cube to read and the file to write: IN OUT")
-    outputs = Outputs(save_weights, save_flags, save_report, quicklook)
+    outputs = Outputs(save_weights, save_flags, save_report, quicklook, save_uncertainty)
     settings: pipeline.Settings = {
         "model": model,
         "weights": weights,
