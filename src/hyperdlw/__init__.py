@@ -27,6 +27,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "denoise",
             "denoise_file",
             "predict_weights",
+            "register_accessor",
         ],
         "solver": [
             "Model",
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from .pipeline import denoise as denoise
     from .pipeline import denoise_file as denoise_file
     from .pipeline import predict_weights as predict_weights
+    from .pipeline import register_accessor as register_accessor
     from .solver import Model as Model
     from .solver import Problem as Problem
     from .solver import Schedule as Schedule

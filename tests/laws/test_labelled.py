@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
-from hyperdlw import denoise, predict_weights
+from hyperdlw import denoise, predict_weights, register_accessor
 from hyperdlw.cube import Cube, make_cube
-from hyperdlw.errors import BadInput
+from hyperdlw.errors import BadInput, MissingDependency
 
 xarray = pytest.importorskip("xarray")
 
@@ -68,3 +70,25 @@ def test_an_axis_without_a_known_name_is_asked_for():
         make_cube(labelled().isel(x=0))
     with pytest.raises(BadInput, match="not made from an array with named axes"):
         _ = denoise(np.random.default_rng(0).random((3, 8, 8)), weights="uniform").data_array
+
+
+@pytest.mark.parametrize("dims", [("wavelength", "y", "x"), ("y", "x", "wavelength")])
+def test_the_accessor_is_denoise(dims):
+    register_accessor()
+    register_accessor()  # xarray would warn
+    noisy = labelled(dims)
+    quick = {"model": "tv", "weights": "uniform"}
+    restored = noisy.hsi.denoise(**quick)
+    xarray.testing.assert_identical(restored, denoise(noisy, **quick).restored)
+    assert (restored.attrs, restored.dims) == (noisy.attrs, dims)
+    xarray.testing.assert_identical(restored.coords.to_dataset(), noisy.coords.to_dataset())
+    whole = xarray.Dataset({"radiance": noisy, "mask": noisy[0]}, attrs={"title": "x"})
+    xarray.testing.assert_identical(
+        whole.hsi.denoise(**quick), whole.assign(radiance=restored).assign_attrs(title="x")
+    )
+
+
+def test_the_accessor_says_what_it_needs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    with pytest.raises(MissingDependency, match=r"pip install 'hyperdlw\[scale\]'"):
+        register_accessor()

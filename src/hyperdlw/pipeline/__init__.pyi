@@ -1,5 +1,6 @@
 from . import pictures as pictures
 from . import theory as theory
+from .accessor import register_accessor as register_accessor
 from .advice import Advice as Advice
 from .advice import advise as advise
 from .advice import dead_lines as dead_lines
