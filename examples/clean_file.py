@@ -6,6 +6,7 @@ python examples/clean_file.py [IN OUT]
 import sys
 
 import numpy as np
+from pictures import show_bands
 
 import hyperdlw
 
@@ -26,3 +27,6 @@ clipped = result.save(target, overwrite=True)
 print(f"{source}: {cube.bands} bands, {cube.shape[1]} x {cube.shape[2]} pixels")
 print(f"restored with {result.report.title}, weights {result.report.weights}")
 print(f"{target}: {hyperdlw.open_cube(target).encoding.dtype}, {clipped} voxels clipped")
+band = cube.bands // 2
+panels = {"noisy": cube.data[band], "restored": result.cube.data[band]}
+show_bands("clean_file.png", panels)

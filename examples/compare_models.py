@@ -6,6 +6,7 @@ python examples/compare_models.py [CLEAN_CUBE]
 import sys
 
 import numpy as np
+from pictures import show_bands
 
 import hyperdlw
 from hyperdlw.cube import minmax_range
@@ -21,6 +22,7 @@ else:
 noisy = hyperdlw.noise.case(5, unit, np.random.default_rng(1)).y
 learned = hyperdlw.predict_weights(noisy, range=(0, 1))  # the same for every model
 print(f"noisy: {hyperdlw.metrics.psnr(unit, noisy):.2f} dB")
+shown = {"noisy": noisy[6]}
 print("model      uniform  N+T+TS   PSNR in dB")
 for model in MODELS:
     scores = []
@@ -28,3 +30,5 @@ for model in MODELS:
         result = hyperdlw.denoise(noisy, model=model, weights=weights, range=(0, 1))
         scores.append(hyperdlw.metrics.psnr(unit, result.cube.data))
     print(f"{model:10s} {scores[0]:7.2f} {scores[1]:7.2f}")
+    shown[f"{model}, N+T+TS"] = result.cube.data[6]
+show_bands("compare_models.png", shown, (0, 1), columns=4)

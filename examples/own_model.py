@@ -7,6 +7,7 @@ To have it in the command line as well, give it an entry point: see the page "Ad
 
 import numpy as np
 import torch
+from pictures import show_bands
 
 import hyperdlw
 from hyperdlw import Model, Problem, Schedule, solve, term
@@ -28,7 +29,10 @@ clean = hyperdlw.scenes.synthetic(12, 48, 48, rng=np.random.default_rng(0))
 noisy = hyperdlw.noise.case(1, clean.data, np.random.default_rng(1)).y
 y = torch.from_numpy(noisy)
 print(f"noisy              {hyperdlw.metrics.psnr(clean.data, noisy):.2f} dB")
+shown = {"noisy": noisy[6]}
 for weights in ("uniform", "N+T+TS"):
     w = torch.from_numpy(hyperdlw.predict_weights(noisy, weights, range=(0, 1)))
     x = solve(Problem(smooth_both_ways(y.shape), y, w)).x
     print(f"own model, {weights:7s} {hyperdlw.metrics.psnr(clean.data, x.numpy()):.2f} dB")
+    shown[f"own model, {weights}"] = x[6].numpy()
+show_bands("own_model.png", {**shown, "clean": clean.data[6]})

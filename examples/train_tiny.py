@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from pictures import show_bands
 
 import hyperdlw
 from hyperdlw.train import Recipe, train
@@ -36,6 +37,9 @@ network = train(recipe, scenes, Path("runs/tiny"))
 
 clean = hyperdlw.scenes.synthetic(8, 48, 48, rng=np.random.default_rng(9))  # not trained on
 noisy = hyperdlw.noise.case(1, clean.data, np.random.default_rng(1)).y
+shown = {"noisy": noisy[4]}
 for weights in ("uniform", network):
     result = hyperdlw.denoise(noisy, model="tv", weights=weights, range=(0, 1))
     print(f"{weights}: {hyperdlw.metrics.psnr(clean.data, result.cube.data):.2f} dB")
+    shown["all trusted alike" if weights == "uniform" else "tiny network"] = result.cube.data[4]
+show_bands("train_tiny.png", {**shown, "clean": clean.data[4]})

@@ -7,9 +7,10 @@ import json
 import sys
 
 import numpy as np
+from pictures import show_bands
 
 import hyperdlw
-from hyperdlw.pipeline import dead_lines
+from hyperdlw.pipeline import dead_lines, heat
 
 if len(sys.argv) == 2:
     cube = hyperdlw.open_cube(sys.argv[1])
@@ -31,3 +32,6 @@ for band, columns in enumerate(dead_lines(cube.data, cube.valid)):
     if columns.any():
         print(f"band {band}: dead columns {', '.join(map(str, np.flatnonzero(columns)))}")
 print("written: trust.hdr, report.json")
+band = int(w.mean(axis=(1, 2)).argmin())
+panels = {"weights": heat(w[band]) / 255, "restored": result.cube.data[band]}
+show_bands("weights_and_report.png", {f"noisy, band {band}": cube.data[band], **panels})

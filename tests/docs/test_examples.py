@@ -21,6 +21,7 @@ def lines(name: str, capsys, monkeypatch, *arguments: str) -> str:
 @pytest.fixture(autouse=True)
 def _somewhere(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(EXAMPLES)  # as 'python examples/NAME.py' does: pictures.py
 
 
 def numbers(pattern: str, text: str) -> list[float]:
@@ -69,3 +70,91 @@ def test_compare_models(capsys, monkeypatch) -> None:
 def test_train_tiny(capsys, monkeypatch) -> None:
     plain, ours = numbers(r"([\d.]+) dB", lines("train_tiny.py", capsys, monkeypatch))
     assert ours > plain
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "emit.py",
+        "tanager.py",
+        "aviris_ng.py",
+        "pushbroom.py",
+        "stripes.py",
+        "dead_elements.py",
+        "many_bands.py",
+        "own_noise.py",
+    ],
+)
+def test_error_falls(name: str, capsys, monkeypatch) -> None:
+    """Less error than before, no band is made worse, and the picture is there."""
+    text = lines(name, capsys, monkeypatch)
+    (before,), (after,) = numbers(r"([\d.]+) before", text), numbers(r"([\d.]+) after", text)
+    assert after < 0.8 * before
+    assert "bands made worse: 0 of" in text
+    assert Path(name).with_suffix(".png").stat().st_size > 5000
+
+
+def test_hypso_columns(capsys, monkeypatch) -> None:
+    text = lines("hypso_columns.py", capsys, monkeypatch)
+    before, after = numbers(r"error ([\d.]+)", text)
+    assert after < before
+    assert Path("hypso_columns.png").exists()
+
+
+def test_gaps(capsys, monkeypatch) -> None:
+    before, after, filled = numbers(
+        r"(?:before|after|filled): (\d+)", lines("gaps.py", capsys, monkeypatch)
+    )
+    assert before == after > 0 == filled
+    assert Path("gaps.png").exists()
+
+
+def test_colour(capsys, monkeypatch) -> None:
+    noisy, plain, ours = numbers(r"([\d.]+) dB", lines("colour.py", capsys, monkeypatch))
+    assert noisy < plain < ours
+
+
+def test_bright_pixels(capsys, monkeypatch) -> None:
+    text = lines("bright_pixels.py", capsys, monkeypatch)
+    assert numbers(r"value: ([\d.]+) %", text)[0] < 2
+    assert Path("bright_pixels.png").exists()
+
+
+def test_wild_voxel(capsys, monkeypatch) -> None:
+    text = lines("wild_voxel.py", capsys, monkeypatch)
+    assert "the voxel: 1e+06" in text
+    assert numbers(r"any other voxel: ([\d.e-]+)", text)[0] < 0.05
+
+
+def test_many_files(capsys, monkeypatch) -> None:
+    text = lines("many_files.py", capsys, monkeypatch)
+    assert "broken.hdr failed" in text
+    assert all(f"day{i}.hdr" in text for i in range(3))
+
+
+def test_in_strips(capsys, monkeypatch) -> None:
+    text = lines("in_strips.py", capsys, monkeypatch)
+    assert numbers(r"difference ([\d.e-]+)", text)[0] < 1e-4
+
+
+def test_with_xarray(capsys, monkeypatch) -> None:
+    pytest.importorskip("xarray")
+    assert "('y', 'x', 'band') reflectance" in lines("with_xarray.py", capsys, monkeypatch)
+
+
+def test_own_mask(capsys, monkeypatch) -> None:
+    alone, masked = numbers(r"smear ([\d.]+)", lines("own_mask.py", capsys, monkeypatch))
+    assert masked < alone / 2
+
+
+def test_advice(capsys, monkeypatch) -> None:
+    assert "take: {'model':" in lines("advice.py", capsys, monkeypatch)
+    assert Path("advice.png").exists()
+
+
+def test_clean_data(capsys, monkeypatch) -> None:
+    text = lines("clean_data.py", capsys, monkeypatch)
+    assert "to the last bit: True" in text
+    assert all(
+        float(a) < float(b) for b, a in re.findall(r"error ([\d.]+) before, ([\d.]+) after", text)
+    )

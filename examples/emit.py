@@ -1,0 +1,18 @@
+"""EMIT: photon and read noise of the instrument on a dark scene.
+
+python examples/emit.py
+"""
+
+import numpy as np
+from pictures import compare
+
+import hyperdlw
+from hyperdlw.testbed import make_textured_scene
+
+clean = make_textured_scene(31, 64, 64, rng=np.random.default_rng(7))
+noisy = hyperdlw.noise.case("emit", clean, np.random.default_rng(1)).y  # a tenth of the sun
+
+result = hyperdlw.denoise(noisy)  # nothing is told: the noise is measured
+
+print("noise:", result.report.describe_noise())
+compare("emit.png", clean, noisy, result.cube.data)
