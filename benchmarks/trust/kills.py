@@ -320,6 +320,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, help="stop after so many, with the trials so far")
     parser.add_argument("--place", type=Path, help="where the trials lie, such as a small tmpfs")
     parser.add_argument("--jobs", default=",".join(JOBS))
     parser.add_argument("--faults", default=",".join(FAULTS))
@@ -333,7 +334,10 @@ def main() -> int:
     print({name: round(k.seconds, 2) for name, k in known.items()}, flush=True)
     pairs = [(name, fault) for name in jobs for fault in faults]
     counts, broken = Counter[str](), []
+    until = time.monotonic() + 60 * (given.minutes or float("inf"))
     for k in range(given.trials):
+        if time.monotonic() > until:
+            break
         name, fault = pairs[k % len(pairs)]
         rng = np.random.default_rng([given.seed, k])
         try:
@@ -345,10 +349,11 @@ def main() -> int:
         counts[f"{name}, {fault}: {how}"] += 1
     for what, count in sorted(counts.items()):
         print(f"{count:5d}  {what}")
-    print(f"{given.trials} trials, {len(broken)} broken")
+    made = counts.total()
+    print(f"{made} trials, {len(broken)} broken")
     if given.out is not None:
         given.out.parent.mkdir(parents=True, exist_ok=True)
-        facts = {"trials": given.trials, "seed": given.seed, "broken": broken, "ends": dict(counts)}
+        facts = {"trials": made, "seed": given.seed, "broken": broken, "ends": dict(counts)}
         with given.out.open("a") as file:
             file.write(json.dumps(facts) + "\n")
     if not (given.keep and broken):

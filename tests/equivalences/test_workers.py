@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -183,6 +184,47 @@ def test_workers_never_see_ctrl_c():
     with open_executor(2) as work:
         assert dict(work.run(sees_ctrl_c, [0, 1])) == {0: False, 1: False}
     assert sees_ctrl_c(0)
+
+
+STOPPED_WHILE_STARTING = """
+import os, signal
+from multiprocessing import util
+from hyperdlw.pipeline.workers import open_executor
+
+def square(item):
+    return item * item
+
+if __name__ == "__main__":
+    plain = util.spawnv_passfds
+
+    def start(path, words, handles):
+        child = plain(path, words, handles)
+        os.kill(os.getpid(), signal.SIGTERM)  # before the child is told what to do
+        return child
+
+    with open_executor(2) as work:
+        list(work.run(square, [0]))  # the process that counts semaphores runs
+        work.close()
+        util.spawnv_passfds = start
+        list(work.run(square, range(4)))
+    print("not stopped")
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="SIGTERM ends at once here")
+def test_sigterm_while_workers_start_leaves_no_traceback(tmp_path):
+    """A process whose parent is gone before it is told what to do would print one."""
+    (tmp_path / "job.py").write_text(STOPPED_WHILE_STARTING)
+    with subprocess.Popen(
+        [sys.executable, str(tmp_path / "job.py")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,  # at its end when the workers are gone, too
+        text=True,
+    ) as job:
+        said, _ = job.communicate(timeout=120)
+    assert job.returncode == -signal.SIGTERM, said
+    assert "Traceback" not in said
+    assert "not stopped" not in said
 
 
 def test_a_tile_that_always_kills_is_one_sentence():

@@ -94,7 +94,7 @@ class Processes:
             spawn = multiprocessing.get_context("spawn")
             self.pool = ProcessPoolExecutor(self.count, spawn, _begin_worker)
         tasks: dict[Future[Any], int] = {}
-        with hold_interrupt(), suppress(BrokenProcessPool):
+        with hold_signals(), suppress(BrokenProcessPool):
             for item in items:
                 tasks[self.pool.submit(_call_sent, sent, item)] = item
         for future in as_completed(tasks):
@@ -116,19 +116,30 @@ class Processes:
 
 
 @contextmanager
-def hold_interrupt() -> Iterator[None]:
-    """Ctrl-C waits until the end; processes that are started meanwhile never see it.
+def hold_signals() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait until the end; processes that are started meanwhile never see Ctrl-C.
 
-    A terminal sends it to them, too, and one that is still importing would print where it was.
+    A terminal sends it to them, too, and one that is still importing would print where it was; so
+    would one whose parent ends before it has told it what to do.
     """
-    if not hasattr(signal, "pthread_sigmask"):  # pragma: no cover
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    came: list[int] = []
+    mask = getattr(signal, "pthread_sigmask", None)  # inherited by the processes
+    before = mask(signal.SIG_BLOCK, {signal.SIGINT}) if mask else None
+    old: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        # Another thread, such as one of a library for matrices, has another mask and would catch them.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not None:
+                old[number] = signal.signal(number, lambda found, _: came.append(found))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in old.items():
+            signal.signal(number, handler)
+        if mask:
+            mask(signal.SIG_SETMASK, before)
+        for caught in came[:1]:
+            signal.raise_signal(caught)
 
 
 def _call_sent(sent: bytes, item: int) -> Any:
