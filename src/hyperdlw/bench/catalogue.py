@@ -262,6 +262,21 @@ def run_field(options: BenchOptions) -> None:
     _show_report(paths)
 
 
+def run_signal(options: BenchOptions) -> None:
+    """Known spectra in noisy cubes: what detectors see of them before and after."""
+    from .signal import NOISES, load_scenes, run
+
+    paths = run(
+        load_scenes(options),
+        options.out,
+        names=options.models,
+        noise=options.noise or NOISES,
+        seeds=options.seeds or 1,
+        tell=options.tell,
+    )
+    _show_report(paths)
+
+
 def run_robust(options: BenchOptions) -> None:
     """Noise and band counts that no network was trained for."""
     from .robust import run
@@ -336,6 +351,7 @@ EXPERIMENTS: dict[str, Run] = {
     "auto": run_auto,
     "robust": run_robust,
     "field": run_field,
+    "signal": run_signal,
     "figures": run_figures,
     "real": run_real,
     "all": run_all,

@@ -2,6 +2,8 @@ from . import field_blocks as field_blocks
 from . import metrics as metrics
 from . import noise as noise
 from . import scenes as scenes
+from . import signals as signals
+from . import unmixing as unmixing
 from .datasets import DATASETS as DATASETS
 from .datasets import DataSet as DataSet
 from .datasets import find_dataset as find_dataset
@@ -14,10 +16,12 @@ from .noise import Noise as Noise
 from .noise import Noisy as Noisy
 from .noise import Truth as Truth
 from .noise import find_noise as find_noise
+from .scenes import Mixture as Mixture
 from .scenes import SceneChoice as SceneChoice
 from .scenes import crop_centre as crop_centre
 from .scenes import indian_pines as indian_pines
 from .scenes import load_scenes as load_scenes
+from .scenes import mix_materials as mix_materials
 from .scenes import synthetic as synthetic
 from .textured import MADE as MADE
 from .textured import find_roads as find_roads

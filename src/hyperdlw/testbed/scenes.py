@@ -47,6 +47,45 @@ def synthetic(
     >>> scene.shape, float(scene.data.min()), float(scene.data.max())
     ((8, 32, 40), 0.0, 1.0)
     """
+    mixed = mix_materials(
+        bands, rows, cols, rng=rng, endmembers=endmembers, wavelengths=wavelengths
+    )
+    unit = crop_centre(mixed.data.astype(np.float32))
+    about = {"description": "synthetic scene"}
+    return Cube.from_array(unit, wavelengths=mixed.wavelengths, metadata=about)
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """A scene x_b(p) = light(p) sum_k a_k(p) s_k(b) and what it is made of.
+
+    Attributes:
+        wavelengths: (band,) in nm. ``spectra``: (material, band) reflectances; the first is vegetation.
+        abundance: (material, row, col), sums to one. ``light``: (row, col).
+    """
+
+    wavelengths: F64
+    spectra: F64
+    abundance: F64
+    light: F64
+
+    @property
+    def data(self) -> F64:
+        """(band, row, col), in reflectance times light."""
+        parts = self.abundance, self.spectra, self.light
+        return np.asarray(np.einsum("krc,kb,rc->brc", *parts, optimize=True))
+
+
+def mix_materials(
+    bands: int,
+    rows: int,
+    cols: int,
+    *,
+    rng: np.random.Generator,
+    endmembers: int = 6,
+    wavelengths: ArrayLike | None = None,
+) -> Mixture:
+    """The materials of :func:`synthetic`, and where they are."""
     if min(bands, rows, cols, endmembers) < 1:
         raise BadOption(
             f"a scene needs at least one band, row, column and material, not {bands} x {rows} x "
@@ -57,11 +96,7 @@ def synthetic(
         raise BadOption(f"{nm.size} wavelengths for {bands} bands")
     nm = nm.astype(np.float64)
     spectra = np.stack([_spectrum(k, nm, rng) for k in range(endmembers)])
-    abundance = _abundances(endmembers, rows, cols, rng)
-    light = _light(rows, cols, rng)
-    data = np.einsum("krc,kb,rc->brc", abundance, spectra, light, optimize=True)
-    unit = crop_centre(data.astype(np.float32))
-    return Cube.from_array(unit, wavelengths=nm, metadata={"description": "synthetic scene"})
+    return Mixture(nm, spectra, _abundances(endmembers, rows, cols, rng), _light(rows, cols, rng))
 
 
 def indian_pines() -> tuple[Cube, NDArray[np.int64]]:
