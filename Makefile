@@ -93,7 +93,8 @@ format: $(VENV)/.lint
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The site in build/site; any warning is an error.
+# The site in build/site; any warning is an error. The examples are run for the gallery, two at a time,
+# which takes a minute or two; build/gallery keeps them until the source changes.
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "open build/site/index.html"

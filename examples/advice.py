@@ -18,10 +18,8 @@ print("take:", found.settings)
 for part, reason in found.reasons.items():
     print(f"{part}: {reason}")
 bands = np.arange(len(clean))
-measured = [band.sigma for band in found.bands]
-show_curves(
-    "advice.png",
-    {"measured": (bands, measured), "true": (bands, noisy.truth.sigma.ravel())},
-    "band",
-    "standard deviation of the noise",
-)
+measured = np.array([band.sigma for band in found.bands])  # as a part of the range of the band
+low, high = np.quantile(clean, [0.01, 0.99], axis=(1, 2))
+true = noisy.truth.sigma.ravel() / (high - low)
+curves = {"measured": (bands, 100 * measured), "true": (bands, 100 * true)}
+show_curves("advice.png", curves, "band", "noise, % of the range of the band")

@@ -1,4 +1,4 @@
-"""AVIRIS-NG: its noise law on a dark scene.
+"""AVIRIS-NG: the noise law of the airborne instrument, on a dark scene.
 
 python examples/aviris_ng.py
 """

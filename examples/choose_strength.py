@@ -1,4 +1,4 @@
-"""Choose the strength without knowing the truth: the estimated risk against the true error.
+"""The right strength: chosen without knowing the truth, beside the true error.
 
 python examples/choose_strength.py
 """

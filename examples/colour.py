@@ -4,12 +4,15 @@ python examples/colour.py
 """
 
 import numpy as np
+from matplotlib.cbook import get_sample_data
+from matplotlib.image import imread
 from pictures import show_bands
 
 import hyperdlw
-from hyperdlw.testbed import make_textured_scene
 
-clean = make_textured_scene(31, 96, 96, rng=np.random.default_rng(3))[[25, 15, 5]]
+with get_sample_data("grace_hopper.jpg") as file:  # a photograph that comes with matplotlib
+    photo = imread(file, format="jpg")[:480:4, 60:460:4]
+clean = (photo / 255).astype(np.float32).transpose(2, 0, 1)
 noisy = hyperdlw.noise.case(1, clean, np.random.default_rng(1)).y
 
 shown = {"noisy": noisy}

@@ -1,4 +1,4 @@
-"""Which model is best on data like yours? Make a clean cube noisy, and measure.
+"""Which model is best? Make a clean cube like yours noisy, and measure.
 
 python examples/compare_models.py [CLEAN_CUBE]
 """
@@ -30,5 +30,5 @@ for model in MODELS:
         result = hyperdlw.denoise(noisy, model=model, weights=weights, range=(0, 1))
         scores.append(hyperdlw.metrics.psnr(unit, result.cube.data))
     print(f"{model:10s} {scores[0]:7.2f} {scores[1]:7.2f}")
-    shown[f"{model}, N+T+TS"] = result.cube.data[6]
-show_bands("compare_models.png", shown, (0, 1), columns=4)
+    shown[model] = result.cube.data[6]
+show_bands("compare_models.png", {**shown, "clean": unit[6]})

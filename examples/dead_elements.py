@@ -1,4 +1,4 @@
-"""Dead detector elements, which read one value along the whole track.
+"""Dead detector elements: they read one value along the whole track, and are filled.
 
 python examples/dead_elements.py
 """
@@ -10,7 +10,7 @@ import hyperdlw
 from hyperdlw.testbed import make_textured_scene
 
 clean = make_textured_scene(31, 64, 64, rng=np.random.default_rng(7))
-noisy = hyperdlw.noise.case("dead-elements", clean, np.random.default_rng(1)).y
+noisy = hyperdlw.noise.case("dead-elements", clean, np.random.default_rng(2)).y
 
 result = hyperdlw.denoise(noisy)
 

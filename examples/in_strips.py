@@ -1,4 +1,4 @@
-"""In strips: a file larger than the memory it may take gives the same numbers.
+"""A file larger than memory: cut into strips, it gives the same numbers.
 
 python examples/in_strips.py
 """

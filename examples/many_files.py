@@ -1,4 +1,4 @@
-"""Many files in one call: a folder of scenes in, a folder of restored scenes out.
+"""A folder of scenes: one command restores all, and names those it could not read.
 
 python examples/many_files.py
 

@@ -1,4 +1,4 @@
-"""Weights and masks: what you know about a scene times what the network sees.
+"""A mask of your own: what you know about a scene times what the network sees.
 
 python examples/own_mask.py
 """
@@ -23,5 +23,5 @@ for name, weights in (("network alone", network), ("network times mask", network
     x = hyperdlw.denoise(noisy, model="lrtfdfr", weights=weights, range=(0, 1)).cube.data
     print(f"{name}: error in the smear {np.abs(x - clean)[smear].mean():.3f}")
     shown[name] = x[14]
-shown |= {"weights": heat((network * mask)[14]) / 255, "clean": clean[14]}
-show_bands("own_mask.png", shown, (0, 1))
+shown |= {"your mask": mask[14], "weights": heat((network * mask)[14]) / 255, "clean": clean[14]}
+show_bands("own_mask.png", shown)

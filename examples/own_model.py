@@ -1,4 +1,4 @@
-"""A regulariser of your own, with the weights of a network that never saw it.
+"""A model of your own: a regulariser with the weights of a network that never saw it.
 
 python examples/own_model.py
 

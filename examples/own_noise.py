@@ -1,4 +1,4 @@
-"""A noise of your own, made of blocks, to see how a method does on it.
+"""A noise of your own: made of blocks, to see how a method does on it.
 
 python examples/own_noise.py
 

@@ -1,4 +1,4 @@
-"""A whole training run in seconds: a tiny network, two scenes, one model.
+"""Train a network: a whole run in seconds, with a tiny network, two scenes and one model.
 
 python examples/train_tiny.py [STEPS]
 

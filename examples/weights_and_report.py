@@ -1,4 +1,4 @@
-"""The weight map as a product: where is a cube broken, and what was done about it?
+"""Where is a cube broken? The weight map as a product, and what was done about it.
 
 python examples/weights_and_report.py [CUBE]
 """

@@ -1,4 +1,4 @@
-"""xarray in, xarray out: coordinates and attributes stay. Needs pip install 'hyperdlw[scale]'.
+"""xarray: an array goes in and comes out with its coordinates. Needs the extra 'scale'.
 
 python examples/with_xarray.py
 """

@@ -1,4 +1,4 @@
-"""What the site needs beyond MkDocs: formulas as pictures, a page per result, the list of commands.
+"""What the site needs beyond MkDocs: formulas, results, the gallery, the list of commands.
 
 Formulas are drawn by matplotlib as SVG paths in the colour of the text: no script, no font, no other
 machine. ``$$ ... $$`` on lines of its own is a displayed formula, ``$ ... $`` one within a line.
@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import html
 import re
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+import gallery
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"(^```.*?^```\n?|`[^`\n]+`)", re.M | re.S)
@@ -21,13 +25,32 @@ SIZE = 12.0
 """Points of a drawn formula; the page shows it in units of its own text size."""
 
 
+made: dict[str, Any] = {}
+"""Pages and pictures of the gallery, between the two events that need them."""
+
+
 def on_config(config: Any) -> Any:
-    """Results are whatever lies in docs/results, under the first words of their headings."""
+    """Results are whatever lies in docs/results; the gallery is run and written here."""
+    pages, pictures, nav = gallery.make_gallery()
+    made.update(pages=pages, pictures=pictures)
     for section in config.nav:
         if "Results" in section:
             pages = sorted((Path(config.docs_dir) / "results").glob("*.md"))
             section["Results"] = [{_title(p): f"results/{p.name}"} for p in pages]
+        if "Gallery" in section:
+            section["Gallery"] = nav
     return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Pages and pictures that lie nowhere in docs/."""
+    from mkdocs.structure.files import File
+
+    for name, text in made["pages"].items():
+        files.append(File.generated(config, name, content=text))
+    for name, path in made["pictures"].items():
+        files.append(File.generated(config, name, abs_src_path=str(path)))
+    return files
 
 
 def _title(page: Path) -> str:

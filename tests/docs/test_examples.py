@@ -137,6 +137,18 @@ def test_in_strips(capsys, monkeypatch) -> None:
     assert numbers(r"difference ([\d.e-]+)", text)[0] < 1e-4
 
 
+def test_dask_cluster(capsys, monkeypatch) -> None:
+    pytest.importorskip("distributed")
+    text = lines("dask_cluster.py", capsys, monkeypatch)
+    assert numbers(r"difference ([\d.e-]+)", text)[0] < 1e-4
+
+
+def test_uncertainty(capsys, monkeypatch) -> None:
+    text = lines("uncertainty.py", capsys, monkeypatch)
+    assert 80 < numbers(r"in (\d+) % of all voxels", text)[0] < 97
+    assert Path("uncertainty.png").exists()
+
+
 def test_with_xarray(capsys, monkeypatch) -> None:
     pytest.importorskip("xarray")
     assert "('y', 'x', 'band') reflectance" in lines("with_xarray.py", capsys, monkeypatch)

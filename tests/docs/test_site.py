@@ -37,7 +37,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     handler = Keep(logging.WARNING)
     logging.getLogger("mkdocs").addHandler(handler)
     try:
-        build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder), strict=True))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("HYPERDLW_EXAMPLES", "clean_file")  # 'make docs' runs all of them
+            build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder), strict=True))
     finally:
         logging.getLogger("mkdocs").removeHandler(handler)
     assert warnings == []
@@ -79,6 +81,14 @@ def test_formulas_and_interface_are_there(site: Path) -> None:
     assert 'id="hyperdlw.denoise"' in everyday
     assert "--strength" in (site / "commands.html").read_text(encoding="utf-8")
     assert not list(site.rglob("*.py"))
+
+
+def test_the_gallery_shows_an_example(site: Path) -> None:
+    overview = (site / "gallery/index.html").read_text(encoding="utf-8")
+    assert '<a href="clean_file.html"><img src="clean_file.png" alt="" loading="lazy">' in overview
+    page = (site / "gallery/clean_file.html").read_text(encoding="utf-8")
+    assert "0 voxels clipped" in page
+    assert (site / "gallery/clean_file.png").stat().st_size > 5000
 
 
 def test_search_works_from_the_disk(site: Path) -> None:
