@@ -46,6 +46,15 @@ class OutOfResources(DlwError):
     exit_code = 4
 
 
+def make_harmless(text: object) -> str:
+    r"""A text from a file or a name without what a terminal would obey.
+
+    >>> make_harmless("a\x1b[2Jb")
+    'a\\x1b[2Jb'
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> BadOption:
     """A BadOption for a misspelt name, with the nearest known one.
 

@@ -147,6 +147,19 @@ def test_links_in_the_scratch_folder_are_not_followed(tmp_path, name):
     assert held.read_text() == "precious"
 
 
+@pytest.mark.skipif(os.name != "posix", reason="owners are POSIX")
+def test_a_folder_of_somebody_else_is_refused(tmp_path, monkeypatch):
+    source, target = tmp_path / "in.npy", tmp_path / "out.npy"
+    np.save(source, make_data(1))
+    folder_of(target).mkdir()
+    (folder_of(target) / "planted").write_text("theirs")
+    mine = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
+    with pytest.raises(BadFile, match="somebody else's folder"):
+        work(source, target)
+    assert (folder_of(target) / "planted").read_text() == "theirs"
+
+
 def test_a_link_in_the_place_of_the_folder_is_refused(tmp_path):
     source, target = tmp_path / "in.npy", tmp_path / "out.npy"
     np.save(source, make_data(1))

@@ -34,11 +34,38 @@ def test_every_model_stands_it(noisy: np.ndarray, model: str) -> None:
         assert found.report.set_aside["wild_voxels"] == 1
 
 
-def test_a_likely_fill_value_is_named(noisy: np.ndarray) -> None:
+@pytest.mark.parametrize("tile", [None, 12], ids=["memory", "strips"])
+@pytest.mark.parametrize("value", [100.0, 1e20])
+def test_the_network_stands_it(noisy: np.ndarray, value: float, tile: int | None) -> None:
+    """What the network and its softmax see is bounded."""
+    others = np.ones(noisy.shape, bool)
+    others[PLACE] = False
     spoilt = noisy.copy()
-    spoilt[:, 5, :4] = -9999.0
+    spoilt[PLACE] = value
+    usual, found = (denoise(c, model="lrtv", weights="N", tile=tile) for c in (noisy, spoilt))
+    moved = np.square((found.cube.data - usual.cube.data)[others]).mean() ** 0.5
+    assert moved < 0.02, moved
+    assert found.weights is not None
+    assert found.weights[PLACE] == 0
+    means = [float(r.weights[others].mean()) for r in (usual, found)]
+    assert means[1] == pytest.approx(means[0], abs=1e-3)
+
+
+@pytest.mark.parametrize("tile", [None, 12], ids=["memory", "strips"])
+def test_fill_gives_the_value_of_the_model(noisy: np.ndarray, tile: int | None) -> None:
+    spoilt = noisy.copy()
+    spoilt[PLACE] = 1e20
+    found = denoise(spoilt, model="tv", weights="uniform", fill=True, tile=tile)
+    assert -0.5 < found.cube.data[PLACE] < 1.5
+    assert found.cube.valid.all()
+
+
+@pytest.mark.parametrize("value", [-9999.0, -32768.0, 1e20, 65535.0])
+def test_a_likely_fill_value_is_named(noisy: np.ndarray, value: float) -> None:
+    spoilt = noisy.copy()
+    spoilt[:, 5, :4] = value
     notes = denoise(spoilt, model="nn", weights="uniform").report.notes
-    assert any("--nodata -9999.0" in note for note in notes)
+    assert any(f"--nodata {value}" in note for note in notes), notes
 
 
 def test_few_trusted_voxels_are_a_warning(noisy: np.ndarray) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import BadOption, unknown_name
+from ..errors import BadOption, make_harmless, unknown_name
 from .everything import run_all
 from .tables import TABLES, Row, Table
 
@@ -119,7 +119,7 @@ class BenchOptions:
         )
         found, left_out = load_scenes(self.data, choice)
         for file, why in left_out.items():
-            typer.echo(f"left out {file}: {why}", err=True)
+            typer.echo(make_harmless(f"left out {file}: {why}"), err=True)
         ending = f"[{first}]" if first else ""
         hit = affected if self.affected is None else self.affected
         return [Scene(name + ending, data, hit) for name, data in found.items()]

@@ -136,7 +136,7 @@ class Scaling:
     def to_unit(self, raw: NDArray[np.float32], first: int = 0) -> UnitRows:
         """Rows of the cube, NaN unmeasured; the first of them is number ``first``."""
         y = torch.from_numpy(self.limits.to_unit(self.columns.removed(raw, first)))
-        wild, bright = find_wild(y)
+        wild, bright = find_wild(y, torch.from_numpy(raw))
         lost = wild | bright | torch.from_numpy(self.dead)[:, None]
         return UnitRows(y.masked_fill(lost, torch.nan), wild, bright)
 

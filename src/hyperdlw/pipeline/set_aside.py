@@ -19,8 +19,10 @@ FILLS = (-9999.0, -32768.0, -32767.0, -999.0, -1.0e34, 65535.0, 32767.0, 9999.0,
 """Numbers that stand for "nothing was measured" in files of other programs."""
 
 
-def find_wild(y: Tensor) -> tuple[Tensor, Tensor]:
+def find_wild(y: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
     """Wild voxels (band, row, col) and bright pixels (row, col) of rows on the unit scale, NaN unmeasured.
+
+    ``raw`` are the same rows as they were stored.
 
     Wild: beyond [-3, 4] in a few bands only (a spike, an undeclared fill value), or infinite. They are
     treated as not measured. Bright: above 2 in 30 % of the bands (a glint, a flare, a lamp). They are
@@ -31,8 +33,9 @@ def find_wild(y: Tensor) -> tuple[Tensor, Tensor]:
     far = known & ((y > 1 + FAR) | (y < -FAR))
     up = (y > 1 + BRIGHT).sum(0)
     bright = (up > SHARED * known.sum(0).clamp_min(1)) & (up >= min(LEAST, len(y)))
-    # A fill value in all bands is no light: the same number again and again.
-    same = (y - y[:1]).abs().amax(0) == 0 if len(y) > 1 else torch.zeros_like(bright)
+    # A fill value in all bands is no light: the same number again and again, before it is scaled.
+    least, most = raw.nan_to_num(torch.inf).amin(0), raw.nan_to_num(-torch.inf).amax(0)
+    same = least == most if len(y) > 1 else torch.zeros_like(bright)
     bright = bright & ~same & (y.nan_to_num(0.0).abs() < 1e6).all(0)
     return far & ~bright, bright
 

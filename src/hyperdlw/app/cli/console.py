@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ...errors import make_harmless
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -179,7 +181,8 @@ def print_next(*words: object) -> None:
     import shlex
 
     if out.is_terminal:
-        out.print(f"next: hyperdlw {shlex.join(map(str, words))}", markup=False)
+        text = make_harmless(shlex.join(map(str, words)))
+        out.print(f"next: hyperdlw {text}", markup=False)
 
 
 def print_notes(notes: Iterable[str], silent: bool) -> None:
@@ -219,15 +222,6 @@ def print_json(value: Mapping[str, object]) -> None:
     from ...io import to_json
 
     print(json.dumps(to_json(value), indent=2, allow_nan=False))
-
-
-def make_harmless(text: object) -> str:
-    r"""A text from a file or a name without what a terminal would obey.
-
-    >>> make_harmless("a\x1b[2Jb")
-    'a\\x1b[2Jb'
-    """
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
 
 
 def complain(text: str) -> None:

@@ -110,11 +110,10 @@ def clean(
     for place in places:
         removed, kept = clean_scratch(place)
         for path in removed:
-            console.out.print(f"removed {path}", markup=False)
+            console.out.print(f"removed {console.make_harmless(path)}", markup=False)
         for path in kept:
-            console.out.print(
-                f"kept {path}: a run is at work there, or it is not yours", markup=False
-            )
+            text = f"kept {path}: a run is at work there, or it is not yours"
+            console.out.print(console.make_harmless(text), markup=False)
 
 
 def view(

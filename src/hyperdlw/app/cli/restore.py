@@ -154,7 +154,8 @@ def denoise(
     elif not quiet and written is not None and reader is not None:
         console.print_notes(report.notes, quiet)
         if lost:
-            console.err.print(f"hyperdlw: not kept: {', '.join(lost)}", markup=False)
+            text = console.make_harmless(", ".join(lost))
+            console.err.print(f"hyperdlw: not kept: {text}", markup=False)
         console.print_summary(console.list_facts(report, reader, written, save_weights))
         console.print_next("audit", source, written)
     console.report_shortfall(report, strict, quiet)
@@ -259,7 +260,7 @@ def advise(
         words += ["--rank", str(found.rank)]
     words += [] if range_ == "auto" else [f"--range={range_}"]
     words += [f"--{name}={value}" for name, value in asdict(reading).items() if value is not None]
-    console.out.print(shlex.join(words), markup=False)
+    console.out.print(console.make_harmless(shlex.join(words)), markup=False)
 
 
 def _name_output(source: str, cube: Cube) -> str:
