@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ...errors import BadOption, MissingDependency
+from ...errors import BadOption, MissingDependency, make_harmless
 from ...models import defaults
 from ..listing import read_listing
 from . import console, options
@@ -89,9 +89,9 @@ def convert(
     if quiet:
         return
     for note in done.notes:
-        console.err.print(f"hyperdlw: note: {console.make_harmless(note)}", markup=False)
+        console.err.print(f"hyperdlw: note: {make_harmless(note)}", markup=False)
     for item in done.lost:
-        console.out.print(f"not kept: {console.make_harmless(item)}", markup=False)
+        console.out.print(f"not kept: {make_harmless(item)}", markup=False)
     size = " x ".join(map(str, done.shape))
     console.print_summary({"bands x rows x columns": size, "type": done.dtype, "output": target})
 
@@ -110,10 +110,10 @@ def clean(
     for place in places:
         removed, kept = clean_scratch(place)
         for path in removed:
-            console.out.print(f"removed {console.make_harmless(path)}", markup=False)
+            console.out.print(f"removed {make_harmless(path)}", markup=False)
         for path in kept:
             text = f"kept {path}: a run is at work there, or it is not yours"
-            console.out.print(console.make_harmless(text), markup=False)
+            console.out.print(make_harmless(text), markup=False)
 
 
 def view(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...errors import BadOption, DlwError
+from ...errors import BadOption, DlwError, make_harmless
 from ...models import defaults
 from . import console, many, options
 
@@ -154,7 +154,7 @@ def denoise(
     elif not quiet and written is not None and reader is not None:
         console.print_notes(report.notes, quiet)
         if lost:
-            text = console.make_harmless(", ".join(lost))
+            text = make_harmless(", ".join(lost))
             console.err.print(f"hyperdlw: not kept: {text}", markup=False)
         console.print_summary(console.list_facts(report, reader, written, save_weights))
         console.print_next("audit", source, written)
@@ -260,7 +260,7 @@ def advise(
         words += ["--rank", str(found.rank)]
     words += [] if range_ == "auto" else [f"--range={range_}"]
     words += [f"--{name}={value}" for name, value in asdict(reading).items() if value is not None]
-    console.out.print(console.make_harmless(shlex.join(words)), markup=False)
+    console.out.print(make_harmless(shlex.join(words)), markup=False)
 
 
 def _name_output(source: str, cube: Cube) -> str:

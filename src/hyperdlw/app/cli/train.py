@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from ...errors import BadFile, BadOption
+from ...errors import BadFile, BadOption, make_harmless
 from . import console
 from .options import split_words
 
@@ -64,7 +64,7 @@ class TrainingOptions:
         for name, why in unread.items():
             if Path(name).stem in named:
                 raise BadFile(f"the recipe names the scene {name}, which cannot be used: {why}")
-            typer.echo(console.make_harmless(f"left out {name}: {why}"), err=True)
+            typer.echo(make_harmless(f"left out {name}: {why}"), err=True)
         missing = [s for s in self.held_out_names if s not in scenes and not s.startswith(MADE)]
         if missing:
             raise BadOption(f"there is no scene {', '.join(missing)} in {folder} to hold out")
