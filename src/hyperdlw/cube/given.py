@@ -83,7 +83,10 @@ def _warn_of_order(shape: tuple[int, ...], given: object) -> None:
 
 
 def _remember(cube: Cube, back: object) -> Cube:
-    return replace(cube, metadata={**cube.metadata, "given": back})
+    """The cube with the way back; three bands of bytes without wavelengths are a colour picture."""
+    bytes_ = cube.encoding.dtype == "uint8" and cube.bands == 3 and cube.wavelengths is None
+    picture = {"picture": True} if bytes_ else {}
+    return replace(cube, metadata={**cube.metadata, "given": back, **picture})
 
 
 def _take_variable(given: NamedArrays, axes: str | None) -> Cube:

@@ -15,7 +15,7 @@ from .reader import Described
 TRANSIENT = frozenset(
     {"notes", "nodata_from", "stored_ndim", "compressed", "files"}
     | {"data_array", "data_file", "tiff_layout", "hdf5_layout", "original", "siblings", "joined"}
-    | {"matrix"}
+    | {"matrix", "picture"}
 )
 """About one file, not about the cube: not carried to another file."""
 

@@ -101,6 +101,15 @@ def read_palette(picture: DatasetReader) -> NDArray[np.uint8] | None:
     return table
 
 
+def _has_colours(picture: DatasetReader, bands: list[int]) -> bool:
+    """Whether the bands are red, green and blue, by themselves or through a palette."""
+    from rasterio.enums import ColorInterp
+
+    kinds = tuple(picture.colorinterp[b - 1] for b in bands)
+    colours = (ColorInterp.red, ColorInterp.green, ColorInterp.blue)
+    return kinds in (colours, (ColorInterp.palette,))
+
+
 def _read_windows(picture: DatasetReader, path: Path, bands: list[int]) -> ReadWindow:
     """Windows of an open picture."""
     from rasterio.windows import Window as Cut
@@ -147,6 +156,8 @@ def open_picture(
             dtype, count = "uint8", 3
             # Nodata was an index, and the rest was about one band.
             facts = FileFacts(facts.scale, facts.offset, notes=notes)
+        if count == 3 and facts.wavelengths is None and _has_colours(picture, bands):
+            facts.metadata["picture"] = True
         shape = (count, picture.height, picture.width)
         encoding = Encoding(dtype, AXES, format=format)
         keep = stack.pop_all() if describe is not None else None

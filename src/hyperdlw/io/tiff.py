@@ -187,8 +187,10 @@ def _read_place(picture: DatasetReader) -> dict[str, object]:
 
 
 def _read_layout(picture: DatasetReader) -> dict[str, object]:
-    """Compression and tiles, to be used again."""
-    facts: dict[str, object] = {}
+    """Compression, tiles and whether bands are colours, to be used again."""
+    from rasterio.enums import PhotometricInterp
+
+    facts: dict[str, object] = {"rgb": picture.photometric == PhotometricInterp.rgb}
     packing = picture.tags(ns="IMAGE_STRUCTURE").get("COMPRESSION", "")
     if packing in LOSSLESS:
         facts["compress"] = packing
@@ -201,6 +203,7 @@ def _read_layout(picture: DatasetReader) -> dict[str, object]:
 def _choose_blocks(like: Described) -> dict[str, Any]:
     """Tiles, where an image is large enough to be cut into windows."""
     given = dict(like.metadata.get("tiff_layout", {}))
+    given.pop("rgb", None)
     if min(like.shape[1:]) > 512 and "blockxsize" not in given:
         given |= {"tiled": True, "blockxsize": 256, "blockysize": 256}
     return given
@@ -234,7 +237,8 @@ def _choose_options(like: Described, encoding: Encoding) -> dict[str, Any]:
     import rasterio
 
     meta = carry_metadata(like)
-    colour = like.bands == 3 and np.dtype(encoding.dtype).kind == "u"
+    layout = like.metadata.get("tiff_layout", {})
+    colour = like.bands == 3 and layout.get("rgb", np.dtype(encoding.dtype).kind == "u")
     options: dict[str, Any] = {
         # Left to itself GDAL calls the fourth of four byte bands transparency.
         "photometric": "RGB" if colour else "MINISBLACK",

@@ -1,6 +1,7 @@
 from . import defaults as defaults
 from . import denoisers as denoisers
 from . import dip as dip
+from . import picture as picture
 from . import published as published
 from .defaults import MODEL as MODEL
 from .defaults import WEIGHTS as WEIGHTS

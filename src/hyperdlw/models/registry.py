@@ -23,7 +23,7 @@ from ..errors import BadInput, BadOption
 from ..io import Entry, Registry
 from ..networks import files
 from ..solver import Model, Problem, Schedule, Solution, State, Watch
-from . import ctv, dip, e3dtv, lrtfdfr, lrtv, nn, plain, pnp, svtv, tv, tvs
+from . import ctv, dip, e3dtv, lrtfdfr, lrtv, nn, picture, plain, pnp, svtv, tv, tvs
 from .denoisers import DenoiserSpec, find_network, resolve_denoiser, resolve_plane_denoiser
 from .presets import PRESETS
 from .published import fasthymix, hyres, lrmr, mnf, nmog
@@ -186,6 +186,7 @@ REGISTRY: Registry[ModelEntry] = Registry(
         "lrtfdfr": lrtfdfr,
         "ctv": ctv,
         "svtv": svtv,
+        "picture": picture,
         "pnp": pnp,
         "pnp-hqs": pnp.build_hqs,
         "dip": dip,

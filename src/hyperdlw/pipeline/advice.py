@@ -25,7 +25,7 @@ from ..weights import DEFAULT, estimate_noise_level, resolve
 from . import theory
 from .choose import Choice, choose_strength
 from .mild import Sample, count_components, is_quiet, strength_factor
-from .options import DEFAULT_MODEL, Settings
+from .options import DEFAULT_MODEL, PICTURE, Settings
 from .prepare import Prepared, Range, prepare_cube
 
 LINE = 5.0
@@ -263,8 +263,10 @@ def advise(
         return models.build_model(name, y.shape, strength * strength_factor(law, degree))
 
     # The default is built on lrtfdfr, and where the noise is mild it needs no comparison.
-    every = [name for name in models.list_models("model") if name != "lrtfdfr"]
-    if is_quiet(sample, law):
+    every = [n for n in models.list_models("model") if n not in ("lrtfdfr", PICTURE)]
+    if cube.metadata.get("picture"):
+        every = [PICTURE]
+    elif is_quiet(sample, law):
         every = [DEFAULT_MODEL]
     for name in every if among is None else among:
         # The jointly trained network serves the default model and those that U says nothing of.
@@ -272,6 +274,8 @@ def advise(
         partner[name] = (
             DEFAULT if name == DEFAULT_MODEL or not near else min(near, key=near.__getitem__)
         )
+        if name == PICTURE:
+            partner[name] = models.picture.NETWORK
         if partner[name] not in weights:
             weights[partner[name]] = resolve(partner[name])(y, valid)
         try:
@@ -283,13 +287,15 @@ def advise(
             continue  # made for other cubes, such as colour images
     model = preferred(errors)
     network = partner[model]
-    if model == DEFAULT_MODEL:
+    if model in (DEFAULT_MODEL, PICTURE):
         choice = Choice(1.0, "none", "right for the noise level", float("nan"), ())
     else:
         choice = choose_strength(partial(build, model), y, weights[network], seed=seed)
     rank = count_components(sample, law)
     net = "trained with several models at once, it serves this one as well as any"
-    if network != DEFAULT:
+    if model == PICTURE:
+        net = "trained on photographs"
+    elif network != DEFAULT:
         u = apart[model][network]
         net = f"the smallest divergence U = {u:.2g} from {model} of all networks"
     return Advice(
@@ -329,6 +335,8 @@ def explain_model(model: str, errors: dict[str, float]) -> str:
     """Why a model is recommended, in a sentence."""
     if model == DEFAULT_MODEL:
         return "the default; no other model predicts hidden voxels clearly better"
+    if model == PICTURE:
+        return "a colour picture: svtv where the noise is loud, eigenimages where it is mild"
     if DEFAULT_MODEL not in errors:
         return "it predicts hidden voxels best among the models asked for"
     gain = 100 * (1 - errors[model] / errors[DEFAULT_MODEL])

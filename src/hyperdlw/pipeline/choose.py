@@ -28,7 +28,7 @@ from torch import Tensor
 
 from ..solver import Model, Problem, State, solve
 from ..weights import Source
-from .mild import Sample, count_components, strength_factor
+from .mild import FIRM, IMPULSES, Sample, count_components, strength_factor
 from .options import Options
 
 Rule = Literal["sure", "discrepancy", "none"]
@@ -311,8 +311,9 @@ def choose_settings(
         law = sample.law
         sketch = options.build_sketch(shape)
         if options.follows_level:
-            factor = strength_factor(law, sketch.degree)
-        if rank == "auto" or (rank is None and options.mild):
+            least = FIRM if sample.impulses > IMPULSES else 0.0
+            factor = strength_factor(law, sketch.degree, least)
+        if rank == "auto" or (rank is None and options.mild and sketch.rank is not None):
             # A component too many costs little, because the maps are smoothed too; one too few costs much.
             most = shape[0] if rank == "auto" else MOST_RANK
             rank = max(sketch.rank or 1, min(most, count_components(sample, law)))

@@ -49,7 +49,7 @@ class InMemory:
         wild = self.noisy.data[ready.use][ready.rows.wild.numpy()]
         facts.wild, facts.bright = wild.size, int(ready.rows.bright.sum())
         facts.fill = guess_fill(wild)
-        self.sample = Sample.gather(ready.read, ready.y.shape)
+        self.sample = Sample.gather(ready.read, ready.y.shape, options.in_colour)
         if options.follows_level:
             facts.law = self.sample.law
             whole = bool(ready.valid.all())

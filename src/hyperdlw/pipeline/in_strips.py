@@ -147,7 +147,7 @@ class InStrips:
         wild, bright, fills = zip(*aside, strict=True)
         facts.wild, facts.bright = sum(wild), sum(bright)
         facts.fill = next((f for f in fills if f is not None), None)
-        self.sample = Sample.gather(job.y.read, plan.shape)
+        self.sample = Sample.gather(job.y.read, plan.shape, job.options.in_colour)
         if job.options.follows_level:
             facts.law = self.sample.law
             whole = job.measured == math.prod(plan.shape)

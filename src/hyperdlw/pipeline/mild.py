@@ -20,6 +20,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import product
 
 import torch
 import torch.nn.functional as F
@@ -31,6 +32,7 @@ from ..weights import (
     NoiseLaw,
     Read,
     Regression,
+    find_block_noise,
     find_medians,
     gather_blocks,
     noise_of_sample,
@@ -50,6 +52,12 @@ RARE = 0.15
 """Share of the bands of a pixel up to which outliers of mild noise are believed to be outliers."""
 FEW = 1e-4
 """Share of suspicious voxels below which a cube of mild noise has no outliers."""
+IMPULSES = 0.007
+"""Share of lone voxels from which a colour picture has impulses."""
+STEP = 0.1
+"""Least distance of a lone voxel from its neighbours, in ranges."""
+FIRM = 10 / 255
+"""Noise level for which the strength is right that removes impulses from a colour picture, at least."""
 MILD, LOUD = 12 / 255, 32 / 255
 """Noise levels up to which the eigenimages stand alone, and from which the model has its largest part."""
 
@@ -59,13 +67,14 @@ def mean_level(law: NoiseLaw) -> float:
     return math.sqrt(float(law.level.double().square().mean()))
 
 
-def strength_factor(law: NoiseLaw, degree: int) -> float:
+def strength_factor(law: NoiseLaw, degree: int, least: float = 0.0) -> float:
     """The factor on the published strength that is right for a noise level, at most 1.
 
     With y scaled by c, 1/2 ||y - x||^2 + t R(x) has the solution scaled by c if t is scaled by c for a
-    penalty R of degree one, and by c^2 for a logarithm of edges: (level / PUBLISHED)^degree.
+    penalty R of degree one, and by c^2 for a logarithm of edges: (level / PUBLISHED)^degree. The level
+    counts as ``least`` if it is below.
     """
-    return min(1.0, max(WEAKEST, (mean_level(law) / PUBLISHED) ** degree))
+    return min(1.0, max(WEAKEST, (max(least, mean_level(law)) / PUBLISHED) ** degree))
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +84,17 @@ class Sample:
     y: Tensor
     ok: Tensor
     shape: tuple[int, ...]
+    impulses: float = 0.0
+    """Share of lone voxels (:func:`share_of_impulses`), known of colour pictures."""
 
     @classmethod
-    def gather(cls, read: Read, shape: Sequence[int]) -> Sample:
-        """Of an image (band, row, col) that is read by rows, NaN where no value is believed."""
-        return cls(*gather_blocks(read, shape, BLOCKS), tuple(shape))
+    def gather(cls, read: Read, shape: Sequence[int], colours: bool = False) -> Sample:
+        """Of an image (band, row, col) that is read by rows, NaN where no value is believed.
+
+        ``colours``: the image is a colour picture.
+        """
+        y, ok = gather_blocks(read, shape, BLOCKS)
+        return cls(y, ok, tuple(shape), share_of_impulses(y, ok) if colours else 0.0)
 
     def trusting(self, w: Tensor) -> Sample:
         """Without voxels that have less than a twentieth of the middle weight of their band."""
@@ -117,6 +132,26 @@ def count_components(sample: Sample, law: NoiseLaw) -> int:
         return 1
     values = torch.linalg.eigvalsh(flat @ flat.T / n)
     return max(1, int((values > 2 * (1 + math.sqrt(len(flat) / n)) ** 2).sum()))
+
+
+def share_of_impulses(y: Tensor, ok: Tensor) -> float:
+    """Share of voxels that stick out of their eight neighbours, in one band alone.
+
+    Three bands do not tell an outlier from a colour, but neighbours do: of 50 clean training pictures none
+    has a share above 0.006, and 2 % of impulses give 0.011 and more.
+    """
+    inner = slice(1, SIDE - 1)
+    own, seen = y[..., inner, inner], ok[..., inner, inner]
+    near = [
+        y[..., 1 + i : SIDE - 1 + i, 1 + j : SIDE - 1 + j]
+        for i, j in product((-1, 0, 1), repeat=2)
+        if i or j
+    ]
+    step = (4 * find_block_noise(y, ok)).clamp_min(STEP).view(-1, 1, 1, 1)
+    around = torch.stack(near)
+    out = ((own > around.amax(0) + step) | (own < around.amin(0) - step)) & seen
+    lone = out & (out.sum(0) == 1)
+    return int(lone.sum()) / max(1, int(seen.sum()))
 
 
 def is_quiet(sample: Sample, law: NoiseLaw) -> bool:
@@ -257,4 +292,6 @@ def choose_blend(sample: Sample, x: Tensor, law: NoiseLaw, dead: float) -> Blend
     share = dead + int(found.sum()) / max(1, int(sample.ok.sum()))
     law = clean.law
     part = model_part(law, share, measure_unevenness(clean, x, law))
+    if sample.impulses > IMPULSES:
+        part = 1.0  # the bands do not tell which voxels are lost
     return Blend(part, share, law, outliers)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypedDict, get_args
 
 from .. import models
+from ..cube import Metadata
 from ..errors import BadOption
 from ..models import DenoiserSpec, defaults
 from ..solver import Model, Schedule
@@ -16,6 +17,7 @@ from ..weights import DEFAULT, Source, Spec, Uniform, resolve
 from .prepare import Range, check_range
 
 DEFAULT_MODEL = defaults.MODEL
+PICTURE = "picture"
 
 Strength = float | Literal["auto"]
 Rank = int | Literal["auto"] | None
@@ -57,6 +59,7 @@ class Options:
         tile: rows of a strip; None: as many as the limit allows.
         workers, scheduler: who works on the strips, as for :func:`open_executor`.
         uncertainty: whether every voxel gets a standard deviation, by a second restoration.
+        notes: what was chosen for the user, in sentences.
     """
 
     model: str
@@ -75,6 +78,7 @@ class Options:
     workers: int | None = None
     scheduler: str | None = None
     uncertainty: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def original(self) -> bool:
@@ -102,6 +106,11 @@ class Options:
         return self._entry.mild and self.follows_level
 
     @property
+    def in_colour(self) -> bool:
+        """Whether impulses are looked for as colour pictures show them."""
+        return self.mild and self.model == PICTURE
+
+    @property
     def in_strips(self) -> bool:
         """Whether strips are asked for, even if the cube fits in memory."""
         return bool(self.tile or self.workers or self.scheduler)
@@ -110,6 +119,16 @@ class Options:
     def networks(self) -> dict[str, str]:
         """SHA-256 of every network at work, by name."""
         return self.source.networks | self._entry.list_networks(self.denoiser)
+
+    def suit(self, metadata: Metadata) -> Options:
+        """The same; of a colour picture with its model and network, if neither was chosen."""
+        chosen = self.model != DEFAULT_MODEL or self.source.name != DEFAULT
+        if chosen or self.rank is not None or self.paper or not metadata.get("picture"):
+            return self
+        network = models.picture.NETWORK
+        note = f"a colour picture: model '{PICTURE}' (svtv, eigenimages), network '{network}'"
+        source = resolve(network)
+        return replace(self, model=PICTURE, source=source, columns=False, notes=(note,))
 
     def build(self, shape: Sequence[int], strength: float = 1.0, rank: int | None = None) -> Model:
         """The model for an image (band, row, col), with the schedule that is asked for."""

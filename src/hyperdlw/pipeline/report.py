@@ -241,7 +241,7 @@ def make_report(
         balance=chosen.factor,
         noise=facts.describe_noise(),
         set_aside=facts.describe_aside(),
-        notes=facts.write_notes(counts, options.fill),
+        notes=options.notes + facts.write_notes(counts, options.fill),
         choice=chosen.choice,
         chosen_on_rows=chosen.rows,
         tiling=None if resumed is None else plan.as_dict() | {"resumed": resumed},

@@ -177,7 +177,7 @@ def denoise(
         workers=workers,
         scheduler=scheduler,
         uncertainty=uncertainty,
-    )
+    ).suit(noisy.metadata)
     plan = plan_run(noisy.shape, options)
     if not plan.tiled:
         way = InMemory(noisy, options, watch)
@@ -253,6 +253,7 @@ def denoise_file(
         reader = stack.enter_context(io.open_reader(source, **asdict(reading)))
         if auto:
             options = follow_advice(options, reader)
+        options = options.suit(reader.metadata)
         plan = plan_run(reader.shape, options)
         outputs.check_cubes(target, reader)
         if progress is not None:
