@@ -16,7 +16,7 @@ EXTRA_docs := docs
 
 EXTRA_trust := trust
 
-.PHONY: trust trust-coverage trust-kills trust-fuzz trust-sbom
+.PHONY: trust trust-coverage trust-kills trust-mutants trust-fuzz trust-sbom
 .PHONY: demo test test-slow fuzz lint format docs figures listing bench bench-small lock clean
 .SECONDARY:
 
@@ -58,12 +58,14 @@ fuzz: $(VENV)/.test
 
 # Figures that earn trust (docs/trust.md), not in continuous integration: hours. Each step runs alone,
 # and each leaves its figures in out/trust.
-trust: trust-sbom trust-kills trust-coverage trust-fuzz
+trust: trust-sbom trust-kills trust-coverage trust-mutants trust-fuzz
 
+# TESTS=tests/laws looks at what a part of the tests covers.
+TESTS ?=
 trust-coverage: $(VENV)/.test $(VENV)/.trust
 	mkdir -p out/trust
 	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run --branch --source=src/hyperdlw \
-	  --data-file=out/trust/coverage -m pytest
+	  --data-file=out/trust/coverage -m pytest $(TESTS)
 	$(BIN)/python -m coverage report --data-file=out/trust/coverage > out/trust/coverage.txt
 	tail -1 out/trust/coverage.txt
 
@@ -72,6 +74,12 @@ SEED   ?= 1
 trust-kills: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/trust/kills.py --trials $(TRIALS) --seed $(SEED) \
 	  --out out/trust/kills.jsonl
+
+# Small faults sown at random in solver, weights, pipeline and io; a run that was stopped goes on.
+MUTANTS ?= 300
+trust-mutants: $(VENV)/.test $(VENV)/.trust
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/trust/mutants.py --count $(MUTANTS) --seed $(SEED) \
+	  --out out/trust/mutants.jsonl
 
 # Seconds of fuzzing and the exit code, a line for each run.
 trust-fuzz: $(VENV)/.test
@@ -106,7 +114,7 @@ figures: $(VENV)/.run
 
 # Every table and figure of the paper on a small scene made by code: minutes, to see that all run.
 bench-small: $(VENV)/.test
-	OMP_NUM_THREADS=2 $(BIN)/hyperdlw bench all --size small --out out/bench-small --quiet
+	OMP_NUM_THREADS=1 $(BIN)/hyperdlw bench all --size small --out out/bench-small --quiet
 
 # The names that the command line and the page offer, to be read without torch.
 listing: $(VENV)/.run

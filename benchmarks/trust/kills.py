@@ -132,6 +132,11 @@ JOBS = {
 }
 
 
+def find_log(folder: Path) -> Path:
+    """Where a job talks to: not on the disk that gets full."""
+    return Path(tempfile.gettempdir()) / f"{folder.parent.name}-{folder.name}.log"
+
+
 def start(work: Work, folder: Path, limit: int | None = None) -> int:
     """The job in a process group of its own; returns its number."""
     sys.stdout.flush()
@@ -139,7 +144,7 @@ def start(work: Work, folder: Path, limit: int | None = None) -> int:
     if child:
         return child
     os.setsid()
-    log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    log = os.open(find_log(folder), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -207,7 +212,8 @@ def know(name: str, root: Path) -> Known:
         make_inputs(folder, seed)
         found.append(run_whole(name, folder))
         if found[-1][0] != 0:
-            raise Broken((folder / "log").read_text())
+            raise Broken(find_log(folder).read_text())
+        find_log(folder).unlink()
         shutil.rmtree(folder)
     return Known(found[0][1], found[1][1], min(f[2] for f in found))
 
@@ -265,7 +271,8 @@ def try_once(name: str, fault: str, known: Known, root: Path, rng: np.random.Gen
         (folder / "out.img").write_bytes(known.second[: len(source[folder / "in.img"])])
         shutil.copyfile(folder / "in.hdr", folder / "out.hdr")
     code = harm(work, folder, fault, known, rng)
-    said = (folder / "log").read_text() if (folder / "log").exists() else ""
+    log = find_log(folder)
+    said = log.read_text() if log.exists() else ""
     check(code in CODES, f"exit code {code}: {said}")
     check("Traceback" not in said, said)
     told = [line for line in said.splitlines() if line.startswith("hyperdlw: ")]
@@ -283,7 +290,7 @@ def try_once(name: str, fault: str, known: Known, root: Path, rng: np.random.Gen
         whole = [raw[: len(held)] for raw in (known.first, known.second)]
         check(held in whole, "a partial output has the name of a complete one")
     (folder / "filler").unlink(missing_ok=True)
-    (folder / "log").unlink(missing_ok=True)
+    log.unlink(missing_ok=True)
     final, right = go_on(name, fault, folder), known.first
     if fault == "input changed":
         right = known.second
@@ -307,8 +314,8 @@ def try_once(name: str, fault: str, known: Known, root: Path, rng: np.random.Gen
 def go_on(name: str, fault: str, folder: Path) -> bytes:
     """The same command again: its result, or nothing if it refuses."""
     code, found, _ = run_whole(name, folder)
-    said = (folder / "log").read_text()
-    (folder / "log").unlink()
+    said = find_log(folder).read_text()
+    find_log(folder).unlink()
     check(code in (0, 2), f"the same command again: exit code {code}: {said}")
     refusable = fault.startswith("input")
     check(code == 0 or refusable, f"the same command again: {said}")

@@ -175,10 +175,29 @@ def _split(word: str) -> tuple[str, str]:
     return where, what
 
 
-def run_tests(place: Path, tests: list[str]) -> int:
-    """The exit code of the tests in a copy of this process, -1 if they take too long."""
+class FirstFailure:
+    """A plugin of pytest that notes which test failed first, in a file."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self._note(report)
+
+    def pytest_collectreport(self, report: Any) -> None:
+        self._note(report)
+
+    def _note(self, report: Any) -> None:
+        if report.failed and not self.file.exists():
+            self.file.write_text(report.nodeid)
+
+
+def run_tests(place: Path, words: list[str]) -> tuple[int, str]:
+    """The exit code of pytest in a copy of this process, -1 if it takes too long, and what failed."""
     import pytest
 
+    note = place.parent / "failed"
+    note.unlink(missing_ok=True)
     child = os.fork()
     if child == 0:
         os.setsid()
@@ -190,8 +209,8 @@ def run_tests(place: Path, tests: list[str]) -> int:
         sys.path.insert(0, str(place / "src"))
         code: Any = 70
         try:
-            words = ["-x", "-p", "no:cacheprovider", "-p", "no:randomly", "-m", "not slow"]
-            code = pytest.main([*words, *tests])
+            usual = ["-x", "-p", "no:cacheprovider", "-m", "not slow"]
+            code = pytest.main([*usual, *words], plugins=[FirstFailure(note)])
         finally:
             os._exit(int(code))
     until = time.monotonic() + PATIENCE
@@ -202,8 +221,8 @@ def run_tests(place: Path, tests: list[str]) -> int:
     end_group(child)
     if not found:
         os.waitpid(child, 0)
-        return -1
-    return os.waitstatus_to_exitcode(status)
+        return -1, ""
+    return os.waitstatus_to_exitcode(status), note.read_text() if note.exists() else ""
 
 
 def end_group(leader: int) -> None:
@@ -214,11 +233,11 @@ def end_group(leader: int) -> None:
 
 @cache
 def passes(place: Path, test: str) -> bool:
-    """Whether a test file passes without a mutant: one that does not finds nothing."""
-    good = run_tests(place, [test]) in (0, 5)  # 5: a module without doctests
-    if not good:
+    """Whether a test passes without a mutant: one that does not finds nothing."""
+    code, _ = run_tests(place, [test] if "::" in test else [test, "--collect-only"])
+    if code not in (0, 5):  # 5: a module without doctests
         print(f"left out: {test} fails without a mutant", flush=True)
-    return good
+    return code in (0, 5)
 
 
 def try_mutant(place: Path, mutant: Mutant) -> dict[str, Any]:
@@ -226,19 +245,24 @@ def try_mutant(place: Path, mutant: Mutant) -> dict[str, Any]:
     from cosmic_ray import plugins
     from cosmic_ray.mutating import use_mutation
 
-    tests = [test for test in find_tests(mutant.module) if passes(place, test)]
     begin = time.monotonic()
     kind = plugins.get_operator(mutant.operator)
     path = place / mutant.module
     plain = path.read_text(encoding="utf-8").splitlines()
-    with use_mutation(path, kind(), mutant.occurrence):
-        changed = path.read_text(encoding="utf-8").splitlines()
-        code = run_tests(place, tests)
+    words = find_tests(mutant.module)
+    while True:
+        with use_mutation(path, kind(), mutant.occurrence):
+            changed = path.read_text(encoding="utf-8").splitlines()
+            code, failed = run_tests(place, words)
+        if not failed or passes(place, failed):
+            break
+        words += ["--deselect", failed] if "::" in failed else ["--ignore", failed]
     lines = [(a.strip(), b.strip()) for a, b in zip(plain, changed, strict=False) if a != b]
     return {
         **vars(mutant),
         "survived": code == 0,
         "code": code,
+        "found_by": failed,
         "seconds": round(time.monotonic() - begin),
         "change": lines[:1],
     }

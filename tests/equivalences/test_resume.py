@@ -221,5 +221,13 @@ def test_any_bytes_are_a_journal(raw, cut):
     assert read_journal(raw)[0] is None
 
 
+def test_a_line_with_another_number_is_no_journal():
+    """It can be read all the same: only its checksum tells."""
+    good = journal_line({"key": "k"}) + journal_line({"stage": "s", "item": 0, "result": [1.5]})
+    for old, new in ((b"1.5", b"1.6"), (b'"k"', b'"j"'), (b'"item": 0', b'"item": 1')):
+        assert read_journal(good.replace(old, new)) == (None, {}, 0)
+    assert read_journal(good)[2] == len(good)
+
+
 def test_keys_tell_options_apart():
     assert key_of({"a": 1}) == key_of({"a": 1}) != key_of({"a": 2})

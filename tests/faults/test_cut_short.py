@@ -100,3 +100,14 @@ def test_numbers_in_another_file_are_refused(tmp_path):
         file.create_dataset("cube", (3, 4, 5), np.float32, external=where)
     with pytest.raises(DlwError, match="lies in another file"):
         io.open_cube(tmp_path / "in.h5", axes="brc")
+
+
+def test_numbers_gathered_from_other_files_are_refused(tmp_path):
+    with h5py.File(tmp_path / "secret.h5", "w") as file:
+        file["x"] = np.ones((3, 4, 5), np.float32)
+    layout = h5py.VirtualLayout((3, 4, 5), np.float32)
+    layout[:] = h5py.VirtualSource(str(tmp_path / "secret.h5"), "x", (3, 4, 5))
+    with h5py.File(tmp_path / "in.h5", "w") as file:
+        file.create_virtual_dataset("cube", layout)
+    with pytest.raises(DlwError, match="lies in another file"):
+        io.open_cube(tmp_path / "in.h5", axes="brc")

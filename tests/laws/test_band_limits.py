@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hyperdlw.bench.field import draw_scales
-from hyperdlw.pipeline.limits import fit_limits
+from hyperdlw.pipeline.limits import _extent, fit_limits
 from hyperdlw.testbed import find_noise, make_textured_scene
 from hyperdlw.weights import block_sample, noise_level
 
@@ -41,6 +41,32 @@ def test_limits_follow_the_units_of_a_band(scene):
     low, high = fit_limits(y * gain + offset, ok)
     assert torch.allclose(low, lo * gain.flatten() + offset.flatten(), atol=2e-3)
     assert torch.allclose(high, hi * gain.flatten() + offset.flatten(), atol=2e-3)
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-3, 0.005])
+def test_a_share_of_the_cells_lies_beyond_each_limit(share):
+    rng = np.random.default_rng(2)
+    fit = torch.from_numpy(rng.standard_normal((3, 4000)))
+    seen = torch.from_numpy(rng.random((3, 4000)) < np.array([[1.0], [0.5], [0.0]]))
+    lo, hi = _extent(fit, seen, share)
+    for b in range(2):
+        values = fit[b][seen[b]]
+        skip = int(share * len(values))
+        assert (int((values < lo[b]).sum()), int((values > hi[b]).sum())) == (skip, skip)
+    assert (float(lo[2]), float(hi[2])) == (0, 0)
+
+
+def test_a_few_bright_targets_do_not_move_the_limits(scene):
+    """One of them hardly does, though it is fifty ranges away; a square of them by one range at most."""
+    y = torch.from_numpy(scene) + 0.01 * torch.randn(scene.shape, generator=torch.manual_seed(0))
+    ok = torch.ones_like(y, dtype=torch.bool)
+    lo, hi = fit_limits(y, ok)
+    for side, most in ((1, 0.2), (4, 1.2)):
+        bright = y.clone()
+        bright[:, 20 : 20 + side, 30 : 30 + side] += 50
+        low, high = fit_limits(bright, ok)
+        assert float(((high - hi) / (hi - lo)).max()) < most
+        assert float(((low - lo).abs() / (hi - lo)).max()) < 0.2
 
 
 def test_level_is_that_of_the_noise(scene):

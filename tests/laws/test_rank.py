@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from hyperdlw.pipeline.mild import Sample, count_components
+from hyperdlw.weights import NoiseLaw
 
 
 def estimate_rank(y: torch.Tensor, w: torch.Tensor) -> int:
@@ -53,6 +54,26 @@ def test_voxels_without_weight_have_no_part() -> None:
     w = torch.from_numpy((rng.random(clean.shape) > 0.02).astype(float))
     wild = torch.where(w > 0, y, 1e3 * torch.rand(y.shape, dtype=torch.float64))
     assert estimate_rank(y, w) == estimate_rank(wild, w) == 3
+
+
+@pytest.mark.parametrize(("blocks", "count"), [(4, 2), (1, 3)])
+def test_components_count_from_twice_the_edge_of_noise(blocks: int, count: int) -> None:
+    """Rows with given energies: one just above twice the edge of Marchenko and Pastur, one below."""
+    bands, pixels = 8, 64 * blocks
+    edge = 2 * (1 + (bands / pixels) ** 0.5) ** 2
+    rng = np.random.default_rng(0)
+    rows = np.linalg.qr(rng.standard_normal((pixels, bands)))[0].T * pixels**0.5
+    energy = np.array([50.0, edge * 1.02, edge * 0.98, 1, 1, 1, 1, 1])
+    if count == 3:
+        energy[3] = edge * 1.02
+    level = torch.linspace(0.5, 2, bands)
+    y = torch.from_numpy(rows * energy[:, None] ** 0.5).float() * level[:, None]
+    sample = Sample(y.view(bands, blocks, 8, 8), torch.ones(bands, blocks, 8, 8, dtype=bool), ())
+    law = NoiseLaw(level, level**2, torch.zeros(bands), torch.zeros(bands))
+    assert count_components(sample, law) == count
+    gaps = sample.ok.clone()
+    gaps.view(bands, -1)[0, 31:] = False  # fewer than four pixels a band are left
+    assert count_components(Sample(sample.y, gaps, ()), law) == 1
 
 
 @pytest.mark.parametrize("bands", [1, 4])

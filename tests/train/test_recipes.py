@@ -179,6 +179,15 @@ def test_a_shipped_network_has_its_recipe(name: str) -> None:
     assert chain[-1].name == name
 
 
+def test_the_recipe_of_case_1_differs_in_its_noise_alone() -> None:
+    joint, single = (read_recipe(RECIPES / f"N+T+TS{end}.toml").stages for end in ("", "-case1"))
+    assert {r.noise for r in single} == {(1,)}
+    same = {"noise": (1, 2, 3, 4, 5), "name": "N+T+TS"}
+    starts = [r.start and r.start.replace("-case1", "") for r in single]
+    found = [replace(r, **same, start=s) for r, s in zip(single, starts, strict=True)]
+    assert found == list(joint)
+
+
 def test_the_networks_before_are_those_of_the_recipe() -> None:
     """Where one recipe starts from a stage of another, the card's history begins with that stage."""
     joint = read_recipe(RECIPES / "N+T+TS.toml").stages

@@ -59,6 +59,29 @@ def same_tensors(a: Path, b: Path) -> bool:
     return all(torch.equal(one[k], two[k]) for k in one)
 
 
+def test_the_network_that_ships_is_the_running_mean(data: dict[str, np.ndarray]) -> None:
+    """mean <- keep mean + (1 - keep) parameters; keep = (1 + k) / (10 + k) at first, then as told."""
+    for average in (0.0, 0.3):
+        recipe = Recipe(
+            "x", ("tv",), filters=2, patch=8, batch=1, warmup=0, steps=6, average=average
+        )
+        run = WeightTraining.begin(recipe)
+        patches = Patches(list(data.values()), recipe)
+        mean = {k: v.clone() for k, v in run.net.state_dict().items()}
+        keeps = []
+        for k in range(5):
+            run.advance(patches)
+            keeps.append(min(average, (1 + k) / (10 + k)))
+            for name, value in run.net.state_dict().items():
+                mean[name] = keeps[-1] * mean[name] + (1 - keeps[-1]) * value
+        held = run.averaged().state_dict()
+        for name, value in mean.items():
+            torch.testing.assert_close(held[name], value)
+        same = all(torch.equal(held[n], v) for n, v in run.net.state_dict().items())
+        assert same == (average == 0)
+    assert keeps[0] < keeps[-1] == 0.3
+
+
 def test_patches_depend_on_seed_step_and_index_only(data: dict[str, np.ndarray]) -> None:
     patches = Patches(list(data.values()), TINY)
     together = patches.cut_batch(5, range(3))

@@ -118,7 +118,8 @@ def identify_files(path: str | os.PathLike[str]) -> Identity:
     for file in plain:
         about = file.stat()
         block = max(4096, share // 16)
-        step = max(block, (about.st_size - block) // 15 if about.st_size > share else block)
+        # Sixteen blocks, the first and the last byte among them.
+        step = max(block, -((block - about.st_size) // 15) if about.st_size > share else block)
         digest = hashlib.sha256()
         with open(file, "rb") as held:
             for at in range(0, about.st_size, step):
