@@ -65,9 +65,9 @@ TESTS ?=
 trust-coverage: $(VENV)/.test $(VENV)/.trust
 	mkdir -p out/trust
 	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run --branch --source=src/hyperdlw \
-	  --data-file=out/trust/coverage -m pytest $(TESTS)
-	$(BIN)/python -m coverage report --data-file=out/trust/coverage > out/trust/coverage.txt
-	tail -1 out/trust/coverage.txt
+	  --data-file=out/trust/coverage -m pytest $(TESTS); code=$$?; \
+	  $(BIN)/python -m coverage report --data-file=out/trust/coverage > out/trust/coverage.txt; \
+	  tail -1 out/trust/coverage.txt; exit $$code
 
 TRIALS ?= 200
 SEED   ?= 1

@@ -238,6 +238,8 @@ def test_job_that_fails_says_why(client, session, monkeypatch):
         json.dumps({**JOB, "weights": "/etc/passwd"}).encode(),
         json.dumps({**JOB, "weights": "uniform*scene one.npz"}).encode(),
         json.dumps({**JOB, "weights": "oracle"}).encode(),
+        json.dumps(JOB).encode().replace(b": 1.0", b": " + b"9" * 3000),
+        b'{"strength": ' + b"9" * 5000 + b"}",
         b"\xff\xfe",
     ],
 )
