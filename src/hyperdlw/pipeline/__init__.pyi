@@ -32,6 +32,8 @@ from .prepare import prepare_cube as prepare_cube
 from .prepare import put_back as put_back
 from .products import Outputs as Outputs
 from .products import audit as audit
+from .products import describe_quantity as describe_quantity
+from .products import flag_result as flag_result
 from .report import Report as Report
 from .report import Result as Result
 from .run import Progress as Progress
