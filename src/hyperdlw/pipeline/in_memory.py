@@ -15,9 +15,9 @@ from ..models import find_eigenimages
 from ..solver import State, solve
 from .choose import Chosen, ImageRounds, choice_rows, choose_settings
 from .guard import guard_share, sum_change
-from .mild import Blend, Sample, choose_blend, is_quiet
+from .mild import Blend, Sample, choose_blend, is_quiet, spare_model
 from .options import Options
-from .prepare import prepare_cube, put_back
+from .prepare import count_poor, prepare_cube, put_back
 from .report import Counts, Facts, Outcome
 from .set_aside import guess_fill
 from .uncertainty import average_window, disturb_rows, draw_rows, find_factor
@@ -35,7 +35,7 @@ class InMemory:
         self.cube = noisy
         self.weights: NDArray[np.float32] = np.zeros(0, np.float32)
         self.facts = Facts()
-        self.quiet = False
+        self.quiet = self.spared = False
         self.blend: Blend | None = None
         self.uncertainty: NDArray[np.float32] | None = None
 
@@ -54,16 +54,15 @@ class InMemory:
             facts.law = self.sample.law
             whole = bool(ready.valid.all())
             self.quiet = whole and is_quiet(self.sample, facts.law)
-
-    @property
-    def spared(self) -> bool:
-        """Whether neither network nor model is needed."""
-        return self.quiet and self.options.mild
+            if options.mild and not count_poor(ready.rows.y):
+                dead = float(ready.scaling.dead.mean())
+                self.blend = spare_model(self.sample, facts.law, dead, self.quiet)
+            self.spared = self.blend is not None
 
     def weigh(self) -> None:
         """The weights, from the restored image where there is one."""
         if self.spared:
-            self.image.weights = torch.ones_like(self.image.y)
+            self.image.weights = self.image.valid.to(self.image.y)
         else:
             self.image.weigh()
 
@@ -109,10 +108,11 @@ class InMemory:
     def _blend(self, x: Tensor) -> Tensor:
         """Model and eigenimages; or the model, guarded."""
         facts = self.facts
-        if self.quiet:
+        blend = self.blend
+        if blend is None and self.quiet:
             assert facts.law is not None
             blend = Blend(0.0, 0.0, facts.law)
-        else:
+        if blend is None:
             soft = self.trusted.law
             dead = float(self.ready.scaling.dead.mean())
             blend = choose_blend(self.sample, self.sample.blocks_of(x), soft, dead)

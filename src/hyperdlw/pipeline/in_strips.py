@@ -36,13 +36,14 @@ from .choose import Chosen, ImageRounds, choice_rows, choose_settings
 from .guard import guard_share
 from .job import Band, Job, Reader
 from .journal import Journal, Watch, key_of, open_journal
-from .mild import Blend, Sample, choose_blend, is_quiet
+from .mild import Blend, Sample, choose_blend, is_quiet, spare_model
 from .options import Options
 from .plan import Plan
 from .prepare import (
     BandFacts,
     Scaling,
     check_believed,
+    count_poor,
     find_middle,
     find_scaling,
     look_at_band,
@@ -74,14 +75,14 @@ def read_bands(job: Job, rows: slice) -> NDArray[np.float32]:
 
 
 def scale_strip(job: Job, i: int) -> list[object]:
-    """A strip on the unit scale; returns wild voxels, bright pixels, and a likely fill value."""
+    """A strip on the unit scale; returns wild voxels, bright and poor pixels, and a likely fill value."""
     assert job.scaling is not None
     rows = job.plan.window(i, 0).own
     raw = read_bands(job, rows)
     unit = job.scaling.to_unit(raw, rows.start)
     job.y.write(rows, unit.y)
     wild = raw[unit.wild.numpy()]
-    return [wild.size, int(unit.bright.sum()), guess_fill(wild)]
+    return [wild.size, int(unit.bright.sum()), count_poor(unit.y), guess_fill(wild)]
 
 
 def measure_band(job: Job, b: int) -> dict[str, object]:
@@ -144,7 +145,7 @@ class InStrips:
         job = replace(job, bands=tuple(Band(**b) for b in bands))
         check_believed(job.measured, sum(f.count for f in every if not f.why), job.options.range)
         facts.note_scaling(scaling, skipped)
-        wild, bright, fills = zip(*aside, strict=True)
+        wild, bright, poor, fills = zip(*aside, strict=True)
         facts.wild, facts.bright = sum(wild), sum(bright)
         facts.fill = next((f for f in fills if f is not None), None)
         self.sample = Sample.gather(job.y.read, plan.shape, job.options.in_colour)
@@ -152,7 +153,10 @@ class InStrips:
             facts.law = self.sample.law
             whole = job.measured == math.prod(plan.shape)
             quiet = whole and is_quiet(self.sample, facts.law)
-            job = replace(job, quiet=quiet)
+            if job.options.mild and not sum(poor):
+                dead = float(scaling.dead.mean())
+                self.blend = spare_model(self.sample, facts.law, dead, quiet)
+            job = replace(job, quiet=quiet, spared=self.blend is not None)
         self.job = job
 
     def weigh(self) -> None:
@@ -246,10 +250,11 @@ class InStrips:
         job, facts = self.job, self.facts
         assert job.result is not None
         assert job.scaling is not None
-        if job.quiet:
+        blend = self.blend
+        if blend is None and job.quiet:
             assert facts.law is not None
             blend = Blend(0.0, 0.0, facts.law)
-        else:
+        if blend is None:
             x, dead = self.sample.blocks_of(job.result.read), float(job.scaling.dead.mean())
             blend = choose_blend(self.sample, x, self.trusted.law, dead)
         self.blend = blend

@@ -62,6 +62,8 @@ class Job:
     bands: tuple[Band, ...] = ()
     quiet: bool = False
     """Whether there is mild noise and nothing else."""
+    spared: bool = False
+    """Whether neither network nor model is needed."""
     untouched: bool = False
     """Whether there is nothing to do, and the cube goes back as it is."""
     chosen: Chosen | None = None
@@ -80,11 +82,6 @@ class Job:
     def array(self, name: str, bands: int | None = None) -> DiskArray:
         shape = len(self.use) if bands is None else bands, *self.plan.shape[1:]
         return DiskArray(self.folder / f"{self.tag}{name}", shape)
-
-    @property
-    def spared(self) -> bool:
-        """Whether neither network nor model is needed."""
-        return self.quiet and self.options.mild
 
     @property
     def raw(self) -> DiskArray:

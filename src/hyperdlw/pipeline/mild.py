@@ -39,6 +39,7 @@ from ..weights import (
     regress_bands,
     sample_step,
 )
+from .expected import Expected
 from .guard import spare_floor
 
 PUBLISHED = 40 / 255
@@ -50,8 +51,14 @@ OUTLIER = 6.0
 """Distance of an outlier, in standard deviations."""
 RARE = 0.15
 """Share of the bands of a pixel up to which outliers of mild noise are believed to be outliers."""
-FEW = 1e-4
-"""Share of suspicious voxels below which a cube of mild noise has no outliers."""
+FEW, SOME = 1e-4, 0.01
+"""Shares of suspicious voxels below which a cube of mild noise has no outliers, and below which it needs no
+network to tell them."""
+LEAST_BANDS = 8
+"""With fewer bands, as in colour pictures, others do not tell what a voxel is."""
+IMPULSE, BESIDE = 8.0, 3.0
+"""Distances, in standard deviations: of an impulse in mild noise, and of a neighbour that makes it a part of
+the scene."""
 IMPULSES = 0.007
 """Share of lone voxels from which a colour picture has impulses."""
 STEP = 0.1
@@ -166,6 +173,73 @@ def is_quiet(sample: Sample, law: NoiseLaw) -> bool:
     return int(far.sum()) < FEW * max(1, int(ok.sum()))
 
 
+@dataclass(frozen=True, eq=False)
+class Isolated:
+    """What tells impulses in mild noise: far from what other bands say, alone among its neighbours.
+
+    A line of a gas or a small target is far in neighbouring bands or pixels as well, and is no outlier.
+
+    Attributes:
+        spread: (band,) robust standard deviation of y less what other bands say.
+    """
+
+    law: NoiseLaw
+    regression: Regression
+    spread: Tensor
+
+    @classmethod
+    def learn(cls, sample: Sample, law: NoiseLaw) -> Isolated:
+        """From a sample of the image."""
+        regression = regress_bands(sample.y, sample.ok)
+        away = regression.residual(sample.y, sample.ok).abs()
+        return cls(law, regression, _spread(away, sample.ok))
+
+    def find(self, y: Tensor, x: Tensor | None = None) -> Tensor:
+        """Lost voxels among rows (band, ..., col): impulses, and those that are not believed (NaN)."""
+        ok = ~y.isnan()
+        shape = (-1, *(1,) * (y.dim() - 1))
+        known = torch.where(ok, y, 0.0)
+        noise = torch.maximum(self.law.variance(known).sqrt(), self.law.level.view(shape))
+        away = self.regression.residual(known, ok)
+        # Where bands are missing, what the others say is not known.
+        whole = ok.all(0)
+        z = torch.where(whole, away / torch.maximum(self.spread.view(shape), noise), 0.0)
+        # Through what it says of others, an impulse is seen in other bands, too, but less.
+        far = z.abs() > (0.4 * z.abs().amax(0)).clamp_min(IMPULSE)
+        alike = torch.zeros_like(far)
+        for dim in (0, y.dim() - 1):
+            size = y.shape[dim] - 1
+            a, b = ((slice(None),) * dim + (s,) for s in (slice(1, None), slice(size)))
+            for here, there in ((a, b), (b, a)):
+                alike[here] |= z[there] * z[here].sign() > (z[here].abs() / 2).clamp_min(BESIDE)
+        out = far & ~alike
+        return (out & (out.sum(0) <= RARE * len(y))) | ~ok
+
+
+def spare_model(sample: Sample, law: NoiseLaw, dead: float, quiet: bool) -> Blend | None:
+    """The blend of a cube of mild noise that needs neither network nor model, or None.
+
+    Dead elements and isolated impulses get what the other bands of their pixel say.
+
+    Args:
+        dead: share of the voxels that belong to dead detector elements.
+        quiet: whether nothing is missing and there are no outliers (:func:`is_quiet`).
+    """
+    if len(sample.y) < LEAST_BANDS:
+        return Blend(0.0, 0.0, law) if quiet else None
+    if mean_level(law) > MILD:
+        return None
+    expected = Expected.learn(sample.y, sample.ok, law)
+    if expected is None:
+        return None
+    isolated = Isolated.learn(sample, law)
+    y = torch.where(sample.ok, sample.y, torch.nan)
+    found = int((isolated.find(y) & sample.ok).sum()) / max(1, int(sample.ok.sum()))
+    if found > SOME:
+        return None
+    return Blend(0.0, dead + found, law, isolated, expected)
+
+
 def _spread(away: Tensor, ok: Tensor) -> Tensor:
     """Robust standard deviation (band,) of distances."""
     found: Tensor = find_medians(away.flatten(1), ok.flatten(1)) / 0.6745
@@ -256,12 +330,14 @@ class Blend:
         lost: share of the measured voxels that are dead or outliers.
         law: of the noise without what is lost.
         outliers: what finds lost voxels; None where nothing is lost.
+        expected: what lost voxels are filled with; None: the model.
     """
 
     part: float
     lost: float
     law: NoiseLaw
-    outliers: Outliers | None = None
+    outliers: Outliers | Isolated | None = None
+    expected: Expected | None = None
 
     @cached_property
     def spared(self) -> NoiseLaw:
@@ -269,14 +345,16 @@ class Blend:
         return spare_floor(self.law)
 
     def fill(self, y: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows (NaN where no value is believed) with the model in place of lost voxels; and which are."""
+        """Rows (NaN where no value is believed) without what is lost; and which voxels are."""
         lost = y.isnan() if self.outliers is None else self.outliers.find(y, x)
+        if self.expected is not None:
+            return self.expected.fill(y, lost), lost
         return torch.where(lost, x, y), lost
 
     def mix(self, x: Tensor, filled: Tensor, mild: Tensor, share: Tensor) -> Tensor:
         """The result on some rows."""
         kept = torch.lerp(filled, mild, share.view(-1, 1, 1))
-        return torch.lerp(kept, x, self.part)
+        return torch.lerp(kept, x, self.part) if self.part else kept
 
 
 def choose_blend(sample: Sample, x: Tensor, law: NoiseLaw, dead: float) -> Blend:

@@ -179,6 +179,11 @@ def find_scaling(
     return Scaling(limits, found, dead)
 
 
+def count_poor(y: Tensor) -> int:
+    """Pixels of rows (band, row, col) that are known (not NaN) in less than half of their bands."""
+    return int((2 * y.isnan().sum(0) > len(y)).sum())
+
+
 def check_believed(believed: int, measured: int, range: Range) -> None:
     """Refuse a told range that most values are far from."""
     if 2 * believed < measured:
