@@ -37,7 +37,7 @@ def main() -> None:
         for seed in scenes:
             clean = make_named_scene(f"made:{seed}", BANDS, SIDE)
             y = find_noise(noise).apply(clean, np.random.default_rng(100 * seed + 7)).y
-            found = denoise(np.asarray(y, np.float32), uncertainty=True)
+            found = denoise(np.asarray(y, np.float32), uncertainty=True, include_invented=True)
             z = np.abs(found.cube.data - clean) / found.uncertainty
             part = float(found.report.noise["model_part"])
             scale = float(np.quantile(z, 0.9)) / NORMAL * find_factor(part)

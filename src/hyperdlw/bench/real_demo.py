@@ -16,7 +16,6 @@ from rich.console import Console
 from ..cube import Cube
 from ..io import save_cube
 from ..pipeline import (
-    audit,
     colour_bands,
     denoise,
     draw_png,
@@ -129,24 +128,16 @@ class Comparison:
 
 def tell(seen: Comparison, result: Result) -> list[str]:
     """What was changed, and whether it was noise, in sentences."""
-    found = audit(seen.before, seen.after, result.weights)
     middle = [100 * float(np.nanmedian(level)) for level in seen.noise]
     worst = ", ".join(
         f"{seen.name_band(b)} {100 * seen.noise[0][b]:.0f} % to {100 * seen.noise[1][b]:.1f} %"
         for b in seen.worst
     )
-    count = len(found.structured)
-    told = (
-        f"{count} of {len(found.bands)} bands lost something that looks like the scene too; a "
-        "smaller --strength takes less"
-        if count
-        else f"what went looks like noise in all {len(found.bands)} bands"
-    )
     return [
         f"restored with {result.report.title}, weights {result.report.weights}",
         f"noise of its signal range, median band: {middle[0]:.1f} % before, {middle[1]:.1f} % after",
         f"the noisiest bands: {worst}",
-        f"was it noise? {told}",
+        f"was it noise? {result.audit.describe(seen.before.wavelengths)}",
     ]
 
 

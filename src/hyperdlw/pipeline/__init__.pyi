@@ -17,7 +17,9 @@ from .options import check_options as check_options
 from .pictures import HEAT as HEAT
 from .pictures import colour_bands as colour_bands
 from .pictures import data_url as data_url
+from .pictures import draw_change as draw_change
 from .pictures import draw_png as draw_png
+from .pictures import encode_png as encode_png
 from .pictures import heat as heat
 from .pictures import measure_noise as measure_noise
 from .pictures import new_figure as new_figure
@@ -31,7 +33,6 @@ from .prepare import find_usable_bands as find_usable_bands
 from .prepare import prepare_cube as prepare_cube
 from .prepare import put_back as put_back
 from .products import Outputs as Outputs
-from .products import audit as audit
 from .products import describe_quantity as describe_quantity
 from .products import flag_result as flag_result
 from .report import Report as Report
@@ -40,3 +41,5 @@ from .run import Progress as Progress
 from .run import denoise as denoise
 from .run import denoise_file as denoise_file
 from .run import predict_weights as predict_weights
+from .whiteness import Audit as Audit
+from .whiteness import audit as audit

@@ -15,12 +15,14 @@ from ..models import find_eigenimages
 from ..solver import State, solve
 from .choose import Chosen, ImageRounds, choice_rows, choose_settings
 from .guard import guard_share, sum_change
+from .invented import Belief, count_codes, find_least
 from .mild import Blend, Sample, choose_blend, is_quiet, spare_model
 from .options import Options
 from .prepare import count_poor, prepare_cube, put_back
 from .report import Counts, Facts, Outcome
 from .set_aside import guess_fill
 from .uncertainty import average_window, disturb_rows, draw_rows, find_factor
+from .whiteness import AuditImage, judge_sums, sum_image
 
 
 class InMemory:
@@ -38,6 +40,7 @@ class InMemory:
         self.quiet = self.spared = False
         self.blend: Blend | None = None
         self.uncertainty: NDArray[np.float32] | None = None
+        self.invented: NDArray[np.uint8] = np.zeros(noisy.shape, np.uint8)
 
     def prepare(self) -> None:
         """Scale to the unit interval, set voxels aside, fill gaps, and measure the noise."""
@@ -96,14 +99,37 @@ class InMemory:
         image, ready, noisy, w = self.image, self.ready, self.noisy, self.image.weights
         assert image.x is not None
         x = self._blend(image.x) if self.options.mild or self.quiet else image.x
-        if self.options.uncertainty:
-            self.uncertainty = self._find_deviation(x)
+        sd = self._find_deviation(x) if self.options.uncertainty else None
+        self._look_back(x, sd)
         if not self.facts.nothing_to_do:
             self.cube = put_back(noisy, ready, x, self.options.fill)
         self.weights = np.zeros(noisy.shape, np.float32)
         self.weights[ready.use] = w.numpy()
         low = int(((w < 0.1) & image.valid).sum())
         return Counts(int(np.count_nonzero(~noisy.valid)), low, int(image.valid.sum()))
+
+    def _look_back(self, x: Tensor, sd: Tensor | None) -> None:
+        """Which voxels are invented, and whether what was removed is noise."""
+        image, ready, facts, blend = self.image, self.ready, self.facts, self.blend
+        assert image.x is not None
+        valid, fill, w = self.noisy.valid[ready.use], self.options.fill, image.weights
+        least = None
+        if not self.options.mild or blend is None or blend.part == 1:
+            least = find_least(self.sample, self.sample.blocks_of(w))
+        belief = Belief(ready.scaling, fill, blend, least, facts.nothing_to_do)
+        found = belief.find(ready.rows, valid, image.x, w)
+        self.invented[ready.use] = found
+        facts.invented = count_codes(found)
+        y, include = ready.rows.y, self.options.include_invented
+        after = y.nan_to_num(0.0) if facts.nothing_to_do else x
+        law = self.trusted.law if blend is None else blend.law
+        sums = sum_image(AuditImage(y, after, image.x, w, sd), belief, law, include)
+        facts.audit = judge_sums(sums, ready.use)
+        if sd is not None:
+            self.uncertainty = np.full(self.noisy.shape, np.nan, np.float32)
+            told = ready.rows.touched(valid, fill) & ((found == 0) | include)
+            values = sd.numpy() * ready.limits.span
+            self.uncertainty[ready.use] = np.where(told, values, np.float32(np.nan))
 
     def _blend(self, x: Tensor) -> Tensor:
         """Model and eigenimages; or the model, guarded."""
@@ -142,29 +168,22 @@ class InMemory:
             facts.kept = guard_share(*sum_change(filled, mild, lost, blend.spared))
         return blend.mix(x, filled, mild, facts.kept)
 
-    def _find_deviation(self, x: Tensor) -> NDArray[np.float32]:
-        """The standard deviation of every voxel in the units of the cube, NaN where there is none."""
-        image, ready, blend = self.image, self.ready, self.blend
+    def _find_deviation(self, x: Tensor) -> Tensor:
+        """The standard deviation of every voxel on the unit interval, by a second restoration."""
+        image, y, blend = self.image, self.ready.rows.y, self.blend
         assert image.x is not None
-        y = ready.rows.y
         if blend is not None and self.facts.nothing_to_do:
-            found = blend.law.variance(image.y).sqrt()
-        else:
-            lost = y.isnan() if blend is None else blend.fill(y, image.x)[1]
-            part = self.facts.part if self.options.mild else 1.0
-            law = blend.law if blend is not None and part == 0 else None
-            drawn = draw_rows(slice(0, y.shape[1]), len(y), y.shape[2])
-            again = disturb_rows(y, x, lost, law, drawn)
-            restored = torch.where(again.isnan(), image.y, again)
-            if not self.spared:
-                model = self.options.build(y.shape, self.chosen.total(True), self.chosen.rank)
-                problem = replace(image.problem(model, self.options.seed or 0), y=restored)
-                restored = solve(problem).x
-            if blend is not None:
-                restored = self._mix(blend, again, restored)
-            found = find_factor(part) * average_window((restored - x).square()).sqrt()
-        whole = np.full(self.noisy.shape, np.nan, np.float32)
-        touched = ready.rows.touched(self.noisy.valid[ready.use], self.options.fill)
-        span = ready.limits.span.reshape(-1, 1, 1)
-        whole[ready.use] = np.where(touched, found.numpy() * span, np.float32(np.nan))
-        return whole
+            return blend.law.variance(image.y).sqrt()
+        lost = y.isnan() if blend is None else blend.fill(y, image.x)[1]
+        part = self.facts.part if self.options.mild else 1.0
+        law = blend.law if blend is not None and part == 0 else None
+        drawn = draw_rows(slice(0, y.shape[1]), len(y), y.shape[2])
+        again = disturb_rows(y, x, lost, law, drawn)
+        restored = torch.where(again.isnan(), image.y, again)
+        if not self.spared:
+            model = self.options.build(y.shape, self.chosen.total(True), self.chosen.rank)
+            problem = replace(image.problem(model, self.options.seed or 0), y=restored)
+            restored = solve(problem).x
+        if blend is not None:
+            restored = self._mix(blend, again, restored)
+        return find_factor(part) * average_window((restored - x).square()).sqrt()

@@ -30,10 +30,11 @@ from ..errors import BadOption
 from ..io import CubeReader, identify_files
 from ..models import find_eigenimages
 from ..solver import DiskArray, DiskProblem, StripSolver, Whole, use_stages
-from ..weights import Source, Uniform
+from ..weights import NoiseLaw, Source, Uniform
 from .blend_strips import denoise_strip, fill_strip, measure_strip, mix_strip
 from .choose import Chosen, ImageRounds, choice_rows, choose_settings
 from .guard import guard_share
+from .invented import Belief, count_codes, find_least
 from .job import Band, Job, Reader
 from .journal import Journal, Watch, key_of, open_journal
 from .mild import Blend, Sample, choose_blend, is_quiet, spare_model
@@ -55,6 +56,7 @@ from .set_aside import guess_fill
 from .uncertainty import find_factor
 from .uncertainty_strips import compare_strip, disturb_strip, read_law_strip
 from .weigh_strips import Factor, raw_band, raw_strip, weights_strip
+from .whiteness import AuditRows, AuditSums, cut_pieces, judge_sums, sum_piece
 from .workers import Serial, open_executor
 
 
@@ -97,11 +99,30 @@ def measure_band(job: Job, b: int) -> dict[str, object]:
 
 
 def write_strip(job: Job, reader: Reader, pens: ArrayOutputs | Pens, i: int) -> list[int]:
-    """Hand over a strip; returns voxels not measured, weights below 0.1, and voxels clipped."""
+    """Hand over a strip; returns voxels not measured, weights below 0.1, clipped, and of every code."""
     strip = job.restored_strip(reader, i)
     clipped = pens.put(job.plan.window(i, 0).own, strip)
     low = (strip.weights > 0) & (strip.weights < 0.1)
-    return [int(np.count_nonzero(~strip.valid)), int(low.sum()), clipped]
+    codes = count_codes(strip.invented[list(job.use)])
+    return [int(np.count_nonzero(~strip.valid)), int(low.sum()), clipped, *codes]
+
+
+def audit_strip(job: Job, law: NoiseLaw, i: int) -> list[object]:
+    """The sums of a strip for the audit (see :class:`AuditSums`)."""
+    assert job.belief is not None
+    assert job.model is not None
+    assert job.result is not None
+    bands, height, cols = job.plan.shape
+    sums = AuditSums.start(bands)
+    for own, wide in cut_pieces(job.plan.window(i, 0).own, bands, cols, height):
+        y = job.y.read(wide)
+        x = y.nan_to_num(0.0) if job.untouched else job.result.read(wide)
+        include = job.options.include_invented
+        ok = job.belief.find_known(y, job.model.read(wide), job.w.read(wide), include)
+        sd = None if job.deviation is None else job.deviation.read(wide)
+        ends = wide.start < own.start, wide.stop > own.stop
+        sums = sums + sum_piece(AuditRows(y, x, ok, *ends, sd), law)
+    return [sums.pairs.tolist(), sums.energy.tolist()]
 
 
 class InStrips:
@@ -232,18 +253,34 @@ class InStrips:
     def restore(self) -> Counts:
         """Strips of the result in the units of the cube, handed over to the outputs."""
         model = self.job.result
+        assert model is not None
         if self.options.mild or self.job.quiet:
             self._blend()
         if self.options.uncertainty:
-            assert model is not None
             self._find_deviation(model)
+        self._look_back(model)
         job, pens = self.job, self.outputs.open()
         executor = self.work.executor if pens.shared and self.reader.lazy else Serial()
         work = partial(write_strip, job, self.reader, pens)
         found = [counts for _, counts in executor.run(work, job.plan.strips)]
-        invalid, low, clipped = map(sum, zip(*found, strict=True))
+        invalid, low, clipped, *codes = map(sum, zip(*found, strict=True))
+        self.facts.invented = codes
         self.outputs.finish(job)
         return Counts(invalid, low, job.measured, clipped)
+
+    def _look_back(self, model: DiskArray) -> None:
+        """Whether what was removed is noise; ``model``: the image before it was blended."""
+        job, blend = self.job, self.blend
+        assert job.scaling is not None
+        least = None
+        if not self.options.mild or blend is None or blend.part == 1:
+            least = find_least(self.sample, self.sample.blocks_of(job.w.read))
+        belief = Belief(job.scaling, self.options.fill, blend, least, job.untouched)
+        self.job = job = replace(job, model=model, belief=belief)
+        law = self.trusted.law if blend is None else blend.law
+        found = self.work.map("audit", partial(audit_strip, job, law), job.plan.strips)
+        parts = [AuditSums(*(torch.tensor(v, dtype=torch.float64) for v in part)) for part in found]
+        self.facts.audit = judge_sums(sum(parts, AuditSums.start(len(job.use))), job.use_mask)
 
     def _blend(self) -> None:
         """Model and eigenimages, or the model, guarded; on disk."""

@@ -15,6 +15,7 @@ from ..cube import Cube
 from ..io import CubeReader
 from ..solver import DiskArray, Model
 from .choose import Chosen
+from .invented import Belief
 from .options import Options
 from .plan import Plan
 from .prepare import Scaling, check_finite
@@ -73,6 +74,10 @@ class Job:
     """Put before the names of arrays: a second restoration has its own, but the same weights."""
     deviation: DiskArray | None = None
     """The standard deviation of every voxel on the unit interval."""
+    model: DiskArray | None = None
+    """The image before it was blended."""
+    belief: Belief | None = None
+    """What tells invented voxels."""
 
     @property
     def use_mask(self) -> NDArray[np.bool_]:
@@ -134,9 +139,12 @@ class Job:
         values[use] = self.scaling.limits.from_unit(self.result.read(rows).numpy())
         w[use] = self.w.read(rows).numpy()
         raw = np.where(valid[use], data[use], np.float32(np.nan))
-        restored = np.zeros_like(valid)
+        restored, code = np.zeros_like(valid), np.zeros(valid.shape, np.uint8)
         unit = self.scaling.to_unit(raw, rows.start)
         restored[use] = unit.touched(valid[use], self.options.fill)
+        if self.belief is not None and self.model is not None:
+            told = unit, valid[use], self.model.read(rows), torch.from_numpy(w[use])
+            code[use] = self.belief.find(*told)
         touched = restored & (not self.untouched)
         check_finite(values, touched)
         found = np.where(touched, values, data)
@@ -144,13 +152,15 @@ class Job:
         if self.deviation is not None:
             sd = np.full_like(data, np.nan)
             sd[use] = self.deviation.read(rows).numpy() * self.scaling.limits.span.reshape(-1, 1, 1)
-            sd[~restored] = np.nan
-        return RestoredStrip(found, valid | touched, valid, w, reader.read_inexact(rows), sd)
+            sd[~restored | ((code > 0) & (not self.options.include_invented))] = np.nan
+        stored = reader.read_inexact(rows)
+        return RestoredStrip(found, valid | touched, valid, w, stored, sd, code)
 
 
 class RestoredStrip(NamedTuple):
     """Rows of the restored cube, where it holds, where it was measured, the weights, the numbers
-    of the file where float32 does not hold them exactly, and the standard deviations, if asked for."""
+    of the file where float32 does not hold them exactly, the standard deviations, if asked for, and the
+    codes of invented voxels."""
 
     values: NDArray[np.float32]
     ok: NDArray[np.bool_]
@@ -158,3 +168,4 @@ class RestoredStrip(NamedTuple):
     weights: NDArray[np.float32]
     stored: NDArray[np.generic] | None
     deviation: NDArray[np.float32] | None
+    invented: NDArray[np.uint8]

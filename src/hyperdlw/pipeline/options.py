@@ -45,6 +45,7 @@ class Settings(TypedDict, total=False):
     workers: int | None
     scheduler: str | None
     uncertainty: bool
+    include_invented: bool
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Options:
         workers, scheduler: who works on the strips, as for :func:`open_executor`.
         uncertainty: whether every voxel gets a standard deviation, by a second restoration.
         notes: what was chosen for the user, in sentences.
+        include_invented: whether statistics include voxels that the model invented.
     """
 
     model: str
@@ -79,6 +81,7 @@ class Options:
     scheduler: str | None = None
     uncertainty: bool = False
     notes: tuple[str, ...] = ()
+    include_invented: bool = False
 
     @property
     def original(self) -> bool:

@@ -115,6 +115,22 @@ def heat(w: ArrayLike, limits: tuple[float, float] = (0.03, 10.0)) -> RGB:
     return np.where(used[..., None], rgb, np.array(UNUSED, np.uint8))
 
 
+def draw_change(noisy: Cube, restored: Cube) -> RGB:
+    """How much every pixel was changed: root mean square over bands, in ranges; dark is little."""
+    total, count = np.zeros(noisy.shape[1:]), np.zeros(noisy.shape[1:])
+    for b in range(noisy.bands):
+        ok = noisy.valid[b] & restored.valid[b]
+        values = restored.data[b][ok]
+        low, high = np.quantile(values, [0.01, 0.99]) if values.size else (0.0, 0.0)
+        if high > low:
+            change = (noisy.data[b].astype(np.float64) - restored.data[b]) / (high - low)
+            total += np.where(ok, change**2, 0.0)
+            count += ok
+    change = np.sqrt(total / np.maximum(count, 1))
+    middle = max(float(np.median(change)), 1e-6)
+    return heat(change, (middle / 5, middle * 5))
+
+
 def draw_panels(noisy: Cube, restored: Cube, weights: ArrayLike) -> list[RGB]:
     """Noisy, restored and the mean weight over the bands in use.
 

@@ -1,12 +1,11 @@
-"""What comes out beside the restored cube: weights, flags, a report, a picture; and the audit."""
+"""What comes out beside the restored cube: weights, flags, invented voxels, a report, a picture."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -14,22 +13,25 @@ from numpy.typing import NDArray
 
 from .. import io
 from ..cube import Cube, Encoding
-from ..errors import BadInput
 from ..io import CubeReader, atomic, to_json
-from ..weights import FLOOR
 from .advice import dead_lines, far_off, striped_lines
 from .job import Job, RestoredStrip
-from .pictures import draw_quicklook, encode_png, heat
+from .look import Look, shrink_job, shrink_result
+from .noise_file import write_noise
+from .pictures import draw_quicklook
 from .prepare import Range, prepare_cube
 from .report import Report, Result
 
-SMALL = 512
-"""Longest side of a quick look in pixels."""
-
+Waves = NDArray[np.float64] | None
 Like = TypeVar("Like", Cube, CubeReader)
 
 
-QUANTITIES = {"weights": "float32", "flags": "uint8", "uncertainty": "float32"}
+QUANTITIES = {
+    "weights": "float32",
+    "flags": "uint8",
+    "uncertainty": "float32",
+    "invented": "uint8",
+}
 """Products that are cubes, with the type they are stored as."""
 
 
@@ -52,6 +54,8 @@ class Outputs:
         report: JSON.
         picture: a PNG with before, after, weights and spectra.
         uncertainty: a standard deviation for every voxel, a cube of float32, NaN where there is none.
+        invented: where the model invented a value, a cube of uint8 (:mod:`hyperdlw.pipeline.invented`).
+        noise: the noise of every band as a text file for isofit (:mod:`hyperdlw.pipeline.noise_file`).
     """
 
     weights: str | None = None
@@ -59,13 +63,15 @@ class Outputs:
     report: str | None = None
     picture: str | None = None
     uncertainty: str | None = None
+    invented: str | None = None
+    noise: str | None = None
 
     def check_places(
         self, target: str, overwrite: bool, source: str, given: Sequence[str] = ()
     ) -> None:
         """Refuse outputs that could not be written, before anything is read; ``given``: more inputs."""
-        plain = [self.report, self.picture]
-        cubes = [target, self.weights, self.flags, self.uncertainty]
+        plain = [self.report, self.picture, self.noise]
+        cubes = [target, *(vars(self)[key] for key in QUANTITIES)]
         io.check_places(cubes, overwrite, source, plain, given)
 
     @property
@@ -89,14 +95,18 @@ class Outputs:
             every = np.ones(like.shape, bool)
             io.save_cube(replace(like, valid=every), path, overwrite=overwrite)
         if self.picture is not None:
-            step = max(1, -(-max(result.noisy.shape[1:]) // SMALL))
-            cut = np.s_[:, ::step, ::step]
-            both = (result.noisy, result.cube)
-            before, after = (replace(c, data=c.data[cut], valid=c.valid[cut]) for c in both)
-            draw_quicklook(before, after, result.weights[cut], self.picture, overwrite=overwrite)
+            self.draw_picture(shrink_result(result), overwrite)
 
-    def save_report(self, report: Report, overwrite: bool) -> None:
-        """The report as JSON."""
+    def draw_picture(self, look: Look | None, overwrite: bool) -> None:
+        """The quick look."""
+        if self.picture is not None and look is not None:
+            parts = look.noisy, look.restored, look.weights
+            draw_quicklook(*parts, self.picture, overwrite=overwrite)
+
+    def save_texts(self, report: Report, waves: Waves, overwrite: bool) -> None:
+        """The report as JSON, and the noise of every band as text."""
+        if self.noise is not None:
+            write_noise(report, waves, self.noise, overwrite=overwrite)
         if self.report is not None:
             text = json.dumps(to_json(report.as_dict()), indent=2, allow_nan=False)
             with atomic(self.report, overwrite=overwrite) as tmp:
@@ -111,6 +121,7 @@ class ArrayOutputs:
     def __init__(self, noisy: Cube) -> None:
         self.cube = replace(noisy, data=noisy.data.copy(), valid=noisy.valid.copy())
         self.weights = np.zeros(noisy.shape, np.float32)
+        self.invented = np.zeros(noisy.shape, np.uint8)
         self.uncertainty: NDArray[np.float32] | None = None
 
     def open(self) -> ArrayOutputs:
@@ -124,6 +135,7 @@ class ArrayOutputs:
         """Take a strip."""
         self.cube.data[:, rows], self.cube.valid[:, rows] = strip.values, strip.ok
         self.weights[:, rows] = strip.weights
+        self.invented[:, rows] = strip.invented
         if strip.deviation is not None:
             if self.uncertainty is None:
                 self.uncertainty = np.full_like(self.weights, np.nan)
@@ -138,6 +150,7 @@ class Pens:
     cube: io.WindowWriter
     weights: io.WindowWriter | None
     uncertainty: io.WindowWriter | None
+    invented: io.WindowWriter | None
     shared: bool
 
     def put(self, rows: slice, strip: RestoredStrip) -> int:
@@ -147,6 +160,8 @@ class Pens:
             self.weights.write(rows, slice(None), strip.weights, np.ones_like(strip.ok))
         if self.uncertainty is not None and strip.deviation is not None:
             self.uncertainty.write(rows, slice(None), strip.deviation, np.ones_like(strip.ok))
+        if self.invented is not None:
+            self.invented.write(rows, slice(None), strip.invented, np.ones_like(strip.ok))
         return clipped
 
 
@@ -159,20 +174,18 @@ class FileOutputs(ExitStack):
         super().__init__()
         self.reader, self.target, self.outputs = reader, target, outputs
         self.overwrite, self.strip = overwrite, strip
-        self.look: tuple[Cube, Cube, NDArray[np.float32]] | None = None
+        self.look: Look | None = None
 
     def open(self) -> Pens:
         """Called when there is something to write: a file takes its room on the disk at once."""
         cube = self._create(self.target, self.reader, self.strip)
-        weights = self._create_product("weights", self.outputs.weights)
-        uncertainty = self._create_product("uncertainty", self.outputs.uncertainty)
-        made = [writer for writer in (cube, weights, uncertainty) if writer is not None]
-        return Pens(
-            cube.pen,
-            None if weights is None else weights.pen,
-            None if uncertainty is None else uncertainty.pen,
-            shared=all(writer.shared for writer in made),
-        )
+        more = [
+            self._create_product(key, vars(self.outputs)[key])
+            for key in ("weights", "uncertainty", "invented")
+        ]
+        weights, uncertainty, invented = (None if w is None else w.pen for w in more)
+        shared = all(writer.shared for writer in (cube, *more) if writer is not None)
+        return Pens(cube.pen, weights, uncertainty, invented, shared)
 
     def finish(self, job: Job) -> None:
         """Called with the finished job, while its scratch files are there."""
@@ -180,12 +193,7 @@ class FileOutputs(ExitStack):
             like = describe_quantity(self.reader, "flags")
             _write_flags(job, self.reader, self._create(self.outputs.flags, like))
         if self.outputs.picture is not None:
-            self.look = _shrink(job, self.reader)
-
-    def draw_picture(self) -> None:
-        """The picture, once the other outputs are there: it does not stand in the way of a second try."""
-        if self.look is not None and self.outputs.picture is not None:
-            draw_quicklook(*self.look, self.outputs.picture, overwrite=self.overwrite)
+            self.look = shrink_job(job, self.reader)
 
     def _create_product(self, quantity: str, path: str | None) -> io.CubeWriter | None:
         if path is None:
@@ -211,21 +219,6 @@ def _write_flags(job: Job, file: CubeReader, out: io.CubeWriter) -> None:
             unit, restored = job.band(place[b])[0].numpy(), job.restored(place[b])
         found = flag_voxels(data, valid, unit, restored, top)
         out.write_stored(slice(None), slice(None), found, [b])
-
-
-def _shrink(job: Job, file: CubeReader) -> tuple[Cube, Cube, NDArray[np.float32]]:
-    """The noisy and the restored cube and the weights with every so many pixels left out."""
-    step = max(1, -(-max(file.shape[1:]) // SMALL))
-    kept = []
-    for i in job.plan.strips:
-        rows = job.plan.window(i, 0).own
-        cut = np.s_[:, (-rows.start) % step :: step, ::step]
-        strip = job.restored_strip(file, i)
-        parts = *file.read(rows), strip.values, strip.ok, strip.weights
-        kept.append([np.ascontiguousarray(part[cut]) for part in parts])
-    data, valid, restored, ok, w = (np.concatenate(v, axis=1) for v in zip(*kept, strict=True))
-    about = file.wavelengths, file.good_bands
-    return Cube(data, valid, *about), Cube(restored, ok, *about), w
 
 
 # --- flags
@@ -280,7 +273,7 @@ def flag_result(result: Result, range: Range) -> NDArray[np.uint8]:
     ready = prepare_cube(noisy, range)
     top, use = largest_stored(noisy.encoding), ready.use
     found = flag_voxels(noisy.data, noisy.valid, top=top)
-    restored = ready.limits.to_unit(result.cube.data)[use]
+    restored = ready.limits.to_unit(result.cube.data[use])
     found[use] = flag_voxels(noisy.data[use], noisy.valid[use], ready.y.numpy(), restored, top)
     return found
 
@@ -291,108 +284,3 @@ def largest_stored(encoding: Encoding) -> float | None:
     if dtype.kind not in "ui":
         return None
     return float(np.float32(np.iinfo(dtype).max * encoding.scale + encoding.offset))
-
-
-# --- the audit: is what denoising took away only noise?
-
-STRUCTURED = 0.1
-"""Correlation of neighbours in both directions from which a residual is taken for structure."""
-
-
-def audit(
-    noisy: Cube, restored: Cube, weights: NDArray[np.float32], range: Range = "auto"
-) -> Audit:
-    """What denoising took away: is it noise?
-
-    Args:
-        noisy, restored: before and after, of the same shape.
-        weights: of the noisy cube (:func:`hyperdlw.predict_weights`).
-        range: how bands are scaled to [0, 1].
-    """
-    if noisy.shape != restored.shape:
-        shapes = f"{noisy.shape} and {restored.shape}"
-        raise BadInput(f"the cubes have different (band, row, col) shapes: {shapes}")
-    ready = prepare_cube(noisy, range)
-    use = np.flatnonzero(ready.use)
-    x = ready.limits.to_unit(np.where(restored.valid, restored.data, np.float32(0)))[use]
-    ok = ready.valid.numpy() & restored.valid[use]
-    w = np.where(ok, weights[use], np.float32(0))
-    z = whitened(ready.y.numpy(), x, w)
-    found = []
-    for b, plane, known in zip(use, z, w > FLOOR, strict=True):
-        values = plane[known]
-        if not values.size:
-            continue
-        near = min(neighbours(plane, known, axis) for axis in (0, 1))
-        mean, variance = float(values.mean()), float(values.var())
-        found.append(BandAudit(int(b), mean, variance, near, bool(near > STRUCTURED)))
-    change = np.where(ok, ready.y.numpy() - x, 0.0)
-    size = np.sqrt(np.square(change).sum(axis=0) / np.maximum(ok.sum(axis=0), 1))
-    return Audit(tuple(found), size.astype(np.float32))
-
-
-@dataclass(frozen=True)
-class BandAudit:
-    """The whitened residual of a band: about mean 0, variance 1 and no correlation if only noise went.
-
-    Attributes:
-        autocorrelation: between neighbours, the smaller one of rows and columns (stripes are
-            correlated along one of them only).
-        structured: whether it looks like removed signal.
-    """
-
-    band: int
-    mean: float
-    variance: float
-    autocorrelation: float
-    structured: bool
-
-
-@dataclass(frozen=True, eq=False)
-class Audit:
-    """Bands and the change map: root mean square over bands of y - x, in units of the range."""
-
-    bands: tuple[BandAudit, ...]
-    change: NDArray[np.float32]
-
-    @property
-    def structured(self) -> tuple[int, ...]:
-        return tuple(b.band for b in self.bands if b.structured)
-
-    def as_dict(self) -> dict[str, object]:
-        return {"bands": [asdict(b) for b in self.bands], "structured": list(self.structured)}
-
-    def save_map(self, path: str, *, overwrite: bool = False) -> None:
-        """The change map as a PNG, dark for small changes."""
-        middle = max(float(np.median(self.change)), 1e-6)
-        with atomic(path, overwrite=overwrite) as tmp:
-            Path(tmp).write_bytes(encode_png(heat(self.change, (middle / 5, middle * 5))))
-
-
-def whitened(
-    noisy: NDArray[np.float32], restored: NDArray[np.float32], w: NDArray[np.float32]
-) -> NDArray[np.float64]:
-    """sqrt(w) (y - x) / sqrt(c), 0 where w is; c from the median of w (y - x)^2.
-
-    w is the inverse variance up to the factor c, and the median of a squared normal variable is
-    0.4549: half of the voxels may be anything.
-    """
-    known = w > FLOOR
-    if not known.any():
-        raise BadInput("no voxel has any weight, so there is nothing to look at")
-    z = np.where(known, np.sqrt(w, dtype=np.float64) * (noisy - restored), 0.0)
-    c = float(np.median(np.square(z[known]))) / 0.4549
-    return np.asarray(z / np.sqrt(max(c, 1e-30)))
-
-
-def neighbours(z: NDArray[np.float64], known: NDArray[np.bool_], axis: int) -> float:
-    """Correlation of neighbours along an axis of a plane; far values are cut to four deviations."""
-    z = np.clip(z, -4, 4)
-    n = z.shape[axis]
-    a, b = (np.take(z, range(i, n - 1 + i), axis) for i in (0, 1))
-    both = np.take(known, range(n - 1), axis) & np.take(known, range(1, n), axis)
-    a, b = a[both], b[both]
-    if a.size < 16:
-        return 0.0
-    a, b = a - a.mean(), b - b.mean()
-    return float((a * b).mean() / max(float(np.sqrt((a * a).mean() * (b * b).mean())), 1e-30))

@@ -19,11 +19,14 @@ from ..solver import Model
 from ..weights import NoiseLaw
 from .choose import Chosen
 from .guard import NOTHING
+from .invented import REASONS
 from .mild import Blend
+from .noise_file import fit_band
 from .options import Options
 from .pictures import data_url, side_by_side
 from .plan import Plan
 from .prepare import Scaling
+from .whiteness import Audit
 
 if TYPE_CHECKING:
     from ..cube import NamedArray
@@ -41,9 +44,13 @@ class Report:
         seconds: spent on preparing, weights, choosing, solving and writing, and in total.
         balance: the factor on the constants of the model that the noise level asks for.
         noise: level of the noise in ranges (root mean square over the bands) and of every band in use in
-            the units of the cube; part of the model in the result, the rest is from the eigenimages;
-            share of outliers; smallest part of a band's change that the guard kept.
+            the units of the cube; a, b, c and rmse for isofit (:mod:`hyperdlw.pipeline.noise_file`);
+            part of the model in the result, the rest is from the eigenimages; share of outliers; smallest
+            part of a band's change that the guard kept.
         set_aside: wild voxels, bright pixels, dead columns (of single bands), columns removed.
+        invented: voxels of the result that no measurement stands behind, by reason.
+        audit: what was removed from every band, and the bands where it is not only noise, numbered from 0
+            (:mod:`hyperdlw.pipeline.whiteness`).
         notes: what a user should know, in sentences.
         choice: the curve from which an automatic strength was read.
         chosen_on_rows: first row and row after the last one on which strength or rank was chosen.
@@ -74,6 +81,8 @@ class Report:
     balance: float = 1.0
     noise: Json | None = None
     set_aside: Json = field(default_factory=dict)
+    invented: Json = field(default_factory=dict)
+    audit: Audit | None = None
     notes: tuple[str, ...] = ()
     choice: Json | None = None
     chosen_on_rows: tuple[int, int] | None = None
@@ -81,7 +90,7 @@ class Report:
     clipped_voxels: int | None = None
 
     def as_dict(self) -> Json:
-        return asdict(self)
+        return asdict(self) | {"audit": None if self.audit is None else self.audit.as_dict()}
 
     def describe_noise(self) -> str:
         """The noise level and what it meant, in words; "" where it was not measured."""
@@ -118,9 +127,12 @@ class Facts:
         dead: dead columns, counted in every band; ``columns``: what was removed from columns, in a word.
         wild, bright: voxels and pixels that were set aside.
         fill: a number among the wild ones that is likely an undeclared fill value.
-        law: of the noise on the unit scale; ``span`` (band,) of the bands in use takes it to their units.
+        law: of the noise on the unit scale; ``low`` and ``span`` (band,) of the bands in use take it to
+            their units.
         clean: whether there is no noise worth removing.
         kept: (band,) part of the change that the guard kept.
+        invented: voxels with every code of :mod:`hyperdlw.pipeline.invented`.
+        audit: whether what was removed is noise.
     """
 
     skipped: dict[int, str] = field(default_factory=dict)
@@ -130,15 +142,19 @@ class Facts:
     bright: int = 0
     fill: float | None = None
     law: NoiseLaw | None = None
+    low: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
     span: NDArray[np.float32] = field(default_factory=lambda: np.ones(0, np.float32))
     part: float = 1.0
     lost: float = 0.0
     clean: bool = False
     kept: torch.Tensor | None = None
+    invented: list[int] = field(default_factory=list)
+    audit: Audit | None = None
 
     def note_scaling(self, scaling: Scaling, skipped: dict[int, str]) -> None:
         self.skipped, self.dead = skipped, int(scaling.dead.sum())
-        self.columns, self.span = scaling.columns.kind, scaling.limits.span.ravel()
+        self.columns, limits = scaling.columns.kind, scaling.limits
+        self.low, self.span = limits.lo, limits.span.ravel()
 
     def note_blend(self, blend: Blend) -> None:
         self.law, self.part, self.lost = blend.law, blend.part, blend.lost
@@ -154,9 +170,12 @@ class Facts:
         if self.law is None:
             return None
         level = self.law.level.double()
+        law = torch.stack([self.law.a, self.law.b, self.law.c], 1).tolist()
+        bands = zip(law, self.low.tolist(), self.span.tolist(), strict=True)
         return {
             "level": float(level.square().mean().sqrt()),
             "bands": [float(v) for v in level.numpy() * self.span],
+            "isofit": [fit_band(*band) for band in bands],
             "model_part": self.part,
             "outliers": self.lost,
             "kept": 1.0 if self.kept is None else float(self.kept.min()),
@@ -166,6 +185,11 @@ class Facts:
         """For the report."""
         names = {"wild_voxels": "wild", "bright_pixels": "bright", "dead_columns": "dead"}
         return {k: getattr(self, v) for k, v in names.items()} | {"columns_removed": self.columns}
+
+    def describe_invented(self) -> Json:
+        """For the report: voxels by reason."""
+        counts = zip(REASONS.values(), self.invented[1:], strict=False)
+        return {"voxels": sum(self.invented[1:]), **dict(counts)}
 
     def write_notes(self, counts: Counts, fill: bool) -> tuple[str, ...]:
         """What a user should know."""
@@ -242,6 +266,8 @@ def make_report(
         noise=facts.describe_noise(),
         set_aside=facts.describe_aside(),
         notes=options.notes + facts.write_notes(counts, options.fill),
+        invented=facts.describe_invented(),
+        audit=facts.audit,
         choice=chosen.choice,
         chosen_on_rows=chosen.rows,
         tiling=None if resumed is None else plan.as_dict() | {"resumed": resumed},
@@ -255,7 +281,8 @@ class Result:
 
     Attributes:
         uncertainty: on request, a standard deviation for every restored voxel in the units of the cube, NaN
-            for others.
+            for others, and for invented ones unless they are to be included.
+        invented: for every voxel 0, or why its value was invented (:mod:`hyperdlw.pipeline.invented`).
     """
 
     cube: Cube
@@ -263,6 +290,7 @@ class Result:
     report: Report
     noisy: Cube = field(repr=False)
     uncertainty: NDArray[np.float32] | None = field(default=None, repr=False)
+    invented: NDArray[np.uint8] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return f"<Result {self.report.title}, weights {self.report.weights}: {self.cube!r}>"
@@ -270,6 +298,12 @@ class Result:
     def save(self, path: str | Path, *, overwrite: bool = False) -> int:
         """Write the restored cube in the form the noisy one had; returns the clipped voxels."""
         return save_cube(self.cube, path, overwrite=overwrite)
+
+    @property
+    def audit(self) -> Audit:
+        """Whether what was removed is noise."""
+        assert self.report.audit is not None
+        return self.report.audit
 
     @property
     def restored(self) -> object:

@@ -35,6 +35,7 @@ from .in_memory import InMemory
 from .in_strips import InStrips, open_strips
 from .job import MemoryReader
 from .journal import folder_of
+from .noise_file import why_not
 from .options import (
     DEFAULT_MODEL,
     Memory,
@@ -104,6 +105,7 @@ def denoise(
     workers: int | None = None,
     scheduler: str | None = None,
     uncertainty: bool = False,
+    include_invented: bool = False,
     watch: Callable[[State[Tensor]], None] | None = None,
 ) -> Result:
     """Restore a noisy cube.
@@ -150,6 +152,7 @@ def denoise(
         workers: processes that work on strips; ``scheduler``: the address of a Dask scheduler.
         uncertainty: also find ``result.uncertainty``, a standard deviation for every restored voxel
             (:mod:`hyperdlw.pipeline.uncertainty`); the model runs twice.
+        include_invented: let statistics (audit, uncertainty) include voxels that the model invented.
         watch: called with the solver's state after every step (of a cube that is solved whole).
 
     >>> rng = np.random.default_rng(0)
@@ -177,19 +180,21 @@ def denoise(
         workers=workers,
         scheduler=scheduler,
         uncertainty=uncertainty,
+        include_invented=include_invented,
     ).suit(noisy.metadata)
     plan = plan_run(noisy.shape, options)
     if not plan.tiled:
         way = InMemory(noisy, options, watch)
         report = run_way(way, options, plan)
-        return Result(way.cube, way.weights, report, noisy, way.uncertainty)
+        return Result(way.cube, way.weights, report, noisy, way.uncertainty, way.invented)
     arrays = ArrayOutputs(noisy)
     with TemporaryDirectory(prefix="hyperdlw-") as folder:
         place = Path(folder) / "strips"
         with open_strips(MemoryReader(noisy), options, plan, arrays, place) as strips:
             report = run_way(strips, options, plan)
     report = replace(report, clipped_voxels=None)
-    return Result(arrays.cube, arrays.weights, report, noisy, arrays.uncertainty)
+    told = arrays.uncertainty, arrays.invented
+    return Result(arrays.cube, arrays.weights, report, noisy, *told)
 
 
 class Progress(Protocol):
@@ -226,7 +231,7 @@ def denoise_file(
     Args:
         source: the noisy cube: a file or a folder of PNG bands.
         target: the restored cube; its ending names the format.
-        outputs: what else is written: weights, flags, report, picture.
+        outputs: what else is written: weights, flags, invented voxels, noise, report, picture.
         overwrite: replace outputs that exist.
         strict: write nothing if the solver does not converge.
         auto: take model, network, strength and rank as :func:`hyperdlw.advise` recommends; large
@@ -247,6 +252,8 @@ def denoise_file(
     options = check_options(**settings)
     if options.published and outputs.weights is not None:
         raise BadOption(f"the model '{options.model}' uses no weights, so there are none to write")
+    if outputs.noise is not None and not options.follows_level:
+        raise BadOption(why_not(known=True))
     files: FileOutputs | None = None
     known = io.identify_files(source)
     with ExitStack() as stack:
@@ -256,6 +263,9 @@ def denoise_file(
         options = options.suit(reader.metadata)
         plan = plan_run(reader.shape, options)
         outputs.check_cubes(target, reader)
+        waves = reader.wavelengths
+        if outputs.noise is not None and waves is None:
+            raise BadOption(why_not(known=False))
         if progress is not None:
             progress.plan_made(plan, reader, options)
         if plan.tiled:
@@ -274,12 +284,14 @@ def denoise_file(
             if report.converged or not strict:
                 clipped = io.save_cube(way.cube, target, overwrite=overwrite)
                 report = replace(report, clipped_voxels=clipped)
-                result = Result(way.cube, way.weights, report, cube, way.uncertainty)
+                told = way.uncertainty, way.invented
+                result = Result(way.cube, way.weights, report, cube, *told)
                 outputs.save(result, options.range, overwrite)
     if report.converged or not strict:
         if files is not None:
-            files.draw_picture()
-        outputs.save_report(report, overwrite)
+            # Last: a picture does not stand in the way of a second try.
+            outputs.draw_picture(files.look, overwrite)
+        outputs.save_texts(report, waves, overwrite)
     return report
 
 

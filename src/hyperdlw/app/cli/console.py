@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ...io import CubeReader, Described
-    from ...pipeline import Advice, Options, Plan, Report
+    from ...pipeline import Advice, Audit, Options, Plan, Report
     from ...solver import State
 
 OK, USAGE, NOT_CONVERGED, RESOURCE, UNEXPECTED, INTERRUPTED = 0, 1, 3, 4, 70, 130
@@ -174,6 +174,12 @@ def describe_bands(used: int, skipped: Mapping[int, str], cube: Described, most:
     named = [f"{name_band(b, cube)} {why}" for b, why in list(skipped.items())[:most]]
     more = [f"and {len(skipped) - most} more"] if len(skipped) > most else []
     return f"{text} (skipped: {', '.join(named + more)})"
+
+
+def print_audit(found: Audit | None, cube: Described) -> None:
+    """Whether what was removed is noise, in one line."""
+    if found is not None:
+        out.print(f"audit: {found.describe(cube.wavelengths)}", markup=False)
 
 
 def print_next(*words: object) -> None:

@@ -187,7 +187,14 @@ def _comparable(
 def audit(
     source: options.In,
     restored: Annotated[str, typer.Argument(metavar="OUT", help="The same cube, denoised.")],
-    weights: options.Weights = "N+T+TS",
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            "--weights",
+            "-w",
+            help="Leave out voxels that these weights hardly trust, not outliers.",
+        ),
+    ] = None,
     picture: Annotated[
         str | None,
         typer.Option("--map", metavar="PNG", help="Draw how much every pixel was changed."),
@@ -197,40 +204,39 @@ def audit(
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
-    """Was it only noise? Looks at what denoising took away, weighted and whitened, band by band.
+    """Was it only noise? Looks at what denoising took away, in standard deviations of the noise.
 
-    Noise alone has mean 0, variance about 1 and no correlation of neighbours.
+    White noise has no correlation of neighbours, of neighbours over five bands, with the image around
+    a pixel, or with its edges. Any method may have made OUT.
     """
     from ... import io
     from ...pipeline import audit as look
-    from ...pipeline import predict_weights
+    from ...pipeline import draw_change, encode_png, predict_weights
 
     io.check_places([picture], overwrite)
     limits = options.parse_range(range_)
     a = reading.open_cube(source)
     b = reading.open_cube(restored)
-    found = look(a, b, predict_weights(a, weights, range=limits), limits)
+    w = None if weights is None else predict_weights(a, weights, range=limits)
+    found = look(a, b, w, limits)
     if picture is not None:
-        found.save_map(picture, overwrite=overwrite)
+        with io.atomic(picture, overwrite=overwrite) as tmp:
+            tmp.write_bytes(encode_png(draw_change(a, b)))
     if as_json:
         facts = {"input": source, "output": restored, "weights": weights, "map": picture}
         console.print_json({**facts, **found.as_dict()})
         return
     rows = [
         (
-            f"band {f.band}",
-            f"mean {f.mean:+.3f}, variance {f.variance:.2f}, correlation of neighbours "
-            f"{f.autocorrelation:+.3f}" + ("; structured: removed signal?" if f.structured else ""),
+            console.name_band(f.band, a),
+            f"removed {f.removed:.2f} of the noise; correlations: neighbours {f.neighbours:+.3f}, "
+            f"five bands {f.pooled:+.3f}, image {f.image:+.3f}, edges {f.edges:+.3f}"
+            + (f"; structured ({', '.join(f.signs)})" if f.structured else ""),
         )
         for f in found.bands
     ]
-    console.print_table(("band", "whitened residual"), rows)
-    count = len(found.structured)
-    console.out.print(
-        f"{count} of {len(found.bands)} bands have a structured residual"
-        + (": signal may have been removed there" if count else ""),
-        markup=False,
-    )
+    console.print_table(("band", "what was removed"), rows)
+    console.print_audit(found, a)
 
 
 def bench(

@@ -63,6 +63,29 @@ def denoise(
             help="Write a standard deviation for every voxel, in the units of the cube.",
         ),
     ] = None,
+    save_invented: Annotated[
+        str | None,
+        typer.Option(
+            "--save-invented",
+            metavar="FILE",
+            help="Write uint8 codes of voxels that no measurement stands behind: 1 gap, 2 dead, "
+            "3 wild, 4 outlier, 5 no weight.",
+        ),
+    ] = None,
+    save_noise: Annotated[
+        str | None,
+        typer.Option(
+            "--save-noise",
+            metavar="TXT",
+            help="Write the noise of every band before, as isofit reads it: wavelength a b c rmse.",
+        ),
+    ] = None,
+    include_invented: Annotated[
+        bool,
+        typer.Option(
+            "--include-invented", help="Audit and uncertainty include voxels that were invented."
+        ),
+    ] = False,
     quicklook: Annotated[
         str | None,
         typer.Option("--quicklook", metavar="PNG", help="Draw before, after, weights and spectra."),
@@ -112,7 +135,15 @@ def denoise(
     *sources, target = paths
     if not sources:
         raise typer.BadParameter("give the cube to read and the file to write: IN OUT")
-    outputs = Outputs(save_weights, save_flags, save_report, quicklook, save_uncertainty)
+    outputs = Outputs(
+        weights=save_weights,
+        flags=save_flags,
+        report=save_report,
+        picture=quicklook,
+        uncertainty=save_uncertainty,
+        invented=save_invented,
+        noise=save_noise,
+    )
     settings: pipeline.Settings = {
         "model": model,
         "weights": weights,
@@ -125,6 +156,7 @@ def denoise(
         "fill": fill,
         "columns": not keep_columns,
         "paper": paper,
+        "include_invented": include_invented,
         "memory": memory,
         "scheduler": scheduler,
     }
@@ -157,6 +189,7 @@ def denoise(
             text = make_harmless(", ".join(lost))
             console.err.print(f"hyperdlw: not kept: {text}", markup=False)
         console.print_summary(console.list_facts(report, reader, written, save_weights))
+        console.print_audit(report.audit, reader)
         console.print_next("audit", source, written)
     console.report_shortfall(report, strict, quiet)
 
