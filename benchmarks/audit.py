@@ -9,8 +9,8 @@ level drawn from 0.005 to 0.2 of the range (logarithmically even). Rows:
 - plain command: ``hyperdlw.denoise`` restores the scene;
 - contrast, edges: the same result, with contrast or edges taken away as well, so that what is missing has
   half the standard deviation of the noise in every band (a fifth of the variance of what was removed);
-- blur, two spectra: the noisy scene blurred by one pixel; the noisy scene as a mixture of two spectra. Of loud
-  noise these take mostly noise.
+- blur, two spectra: the noisy scene blurred by one pixel; the noisy scene as a mixture of two spectra. Of
+  loud noise these take mostly noise.
 
 A cube is flagged if any of its bands is. With ``--power`` the missing part runs from 0.1 to 1 standard
 deviations. Figures of ``docs/guide/signal.md`` come from this script.

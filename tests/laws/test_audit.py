@@ -178,6 +178,21 @@ def test_invented_voxels_have_a_reason(tile: int | None) -> None:
     assert (kept.invented[5, :, 11] == DEAD_ELEMENT).all()
 
 
+@pytest.mark.parametrize("tile", [None, 13])
+def test_gaps_of_a_clean_cube_are_filled_and_nothing_else_changes(tile: int | None) -> None:
+    y = make_scene(8, 40, 16)
+    y[3, 5:8, 7] = np.nan
+    kept, filled = denoise(y, tile=tile), denoise(y, fill=True, tile=tile)
+    assert not kept.audit.removed
+    assert not kept.invented.any()
+    gap = np.isnan(y)
+    np.testing.assert_array_equal(filled.cube.data[~gap], y[~gap])
+    assert np.isfinite(filled.cube.data[gap]).all()
+    assert filled.cube.valid.all()
+    np.testing.assert_array_equal(filled.invented == GAP, gap)
+    assert not (filled.invented[~gap]).any()
+
+
 def test_invented_voxels_take_no_part_unless_asked_for() -> None:
     y = spoil(make_noisy("even15"))
     without, asked = denoise(y), denoise(y, include_invented=True, uncertainty=True)

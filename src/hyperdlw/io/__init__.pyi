@@ -22,6 +22,7 @@ from .places import check_places as check_places
 from .places import check_room as check_room
 from .places import check_save as check_save
 from .places import check_unchanged as check_unchanged
+from .places import hash_files as hash_files
 from .places import identify_files as identify_files
 from .reader import CubeReader as CubeReader
 from .reader import Described as Described

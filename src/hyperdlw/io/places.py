@@ -130,6 +130,18 @@ def identify_files(path: str | os.PathLike[str]) -> Identity:
     return found
 
 
+def hash_files(path: str | os.PathLike[str]) -> dict[str, str]:
+    """SHA-256 of every file of a cube, by its name."""
+    files: set[Path] = set()
+    for place in _list_files(os.fspath(path), reading=True):
+        files |= set(place.rglob("*")) if place.is_dir() else {place}
+    found = {}
+    for file in sorted(file for file in files if file.is_file()):
+        with open(file, "rb") as held:
+            found[file.name] = hashlib.file_digest(held, "sha256").hexdigest()
+    return found
+
+
 def check_unchanged(path: str | os.PathLike[str], known: Identity) -> None:
     """Refuse an input whose files are not what they were."""
     if identify_files(path) != known:

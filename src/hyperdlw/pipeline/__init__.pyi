@@ -4,10 +4,13 @@ from .accessor import register_accessor as register_accessor
 from .advice import Advice as Advice
 from .advice import advise as advise
 from .advice import dead_lines as dead_lines
+from .audit_page import Dossier as Dossier
+from .audit_page import write_page as write_page
 from .choose import Choice as Choice
 from .choose import choice_rows as choice_rows
 from .choose import choose_strength as choose_strength
 from .journal import clean_scratch as clean_scratch
+from .look import shrink_pair as shrink_pair
 from .options import DEFAULT_MODEL as DEFAULT_MODEL
 from .options import Options as Options
 from .options import Rank as Rank

@@ -101,8 +101,9 @@ class InMemory:
         x = self._blend(image.x) if self.options.mild or self.quiet else image.x
         sd = self._find_deviation(x) if self.options.uncertainty else None
         self._look_back(x, sd)
-        if not self.facts.nothing_to_do:
-            self.cube = put_back(noisy, ready, x, self.options.fill)
+        fill, gaps_only = self.options.fill, self.facts.nothing_to_do
+        if fill or not gaps_only:
+            self.cube = put_back(noisy, ready, x, fill, gaps_only)
         self.weights = np.zeros(noisy.shape, np.float32)
         self.weights[ready.use] = w.numpy()
         low = int(((w < 0.1) & image.valid).sum())

@@ -42,7 +42,7 @@ class Belief:
         fill: whether gaps are filled.
         blend: knows the outliers; None where there is none.
         least: (band,) the weight below which a voxel has no say; None where weights do not decide.
-        untouched: whether the cube goes back as it is.
+        untouched: whether the cube goes back as it is, but for gaps that are filled.
     """
 
     scaling: Scaling
@@ -61,15 +61,13 @@ class Belief:
             model: the image before it was blended; ``w``: the weights.
         """
         code = np.zeros(valid.shape, np.uint8)
-        if self.untouched:
-            return code
         faint, lost = self._find_lost(unit.y, model, w)
         code[faint.numpy()] = FAINT
         code[lost.numpy()] = REPLACED
         code[unit.wild.numpy()] = FAR_OFF
         code[np.broadcast_to(self.scaling.dead[:, None], code.shape)] = DEAD_ELEMENT
         code[~valid] = GAP
-        code[~unit.touched(valid, self.fill)] = 0
+        code[~unit.touched(valid, self.fill, self.untouched)] = 0
         return code
 
     def find_known(self, y: Tensor, model: Tensor, w: Tensor, include: bool = False) -> Tensor:

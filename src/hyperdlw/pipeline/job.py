@@ -145,7 +145,10 @@ class Job:
         if self.belief is not None and self.model is not None:
             told = unit, valid[use], self.model.read(rows), torch.from_numpy(w[use])
             code[use] = self.belief.find(*told)
-        touched = restored & (not self.untouched)
+        touched = restored
+        if self.untouched:
+            touched = np.zeros_like(valid)
+            touched[use] = unit.touched(valid[use], self.options.fill, gaps_only=True)
         check_finite(values, touched)
         found = np.where(touched, values, data)
         sd = None

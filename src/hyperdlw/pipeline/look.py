@@ -46,15 +46,21 @@ def find_step(shape: tuple[int, ...], for_page: bool) -> int:
     return step
 
 
-def shrink_result(result: Result, for_page: bool = False) -> Look:
-    """Of a cube in memory. Pixels are dropped, not averaged: a mean would hide noise."""
-    step = find_step(result.noisy.shape, for_page)
+def shrink_pair(noisy: Cube, restored: Cube, for_page: bool = False) -> Look:
+    """Of two cubes in memory, without weights. Pixels are dropped, not averaged: a mean would hide noise."""
+    step = find_step(noisy.shape, for_page)
     cut = np.s_[:, ::step, ::step]
-    both = (result.noisy, result.cube)
-    before, after = (replace(c, data=c.data[cut], valid=c.valid[cut]) for c in both)
-    code = result.invented
-    invented = np.zeros(before.shape, np.uint8) if code is None else code[cut]
-    return Look(before, after, result.weights[cut], invented, step)
+    before, after = (replace(c, data=c.data[cut], valid=c.valid[cut]) for c in (noisy, restored))
+    none = np.zeros(before.shape, np.float32), np.zeros(before.shape, np.uint8)
+    return Look(before, after, *none, step)
+
+
+def shrink_result(result: Result, for_page: bool = False) -> Look:
+    """Of a result in memory."""
+    look = shrink_pair(result.noisy, result.cube, for_page)
+    cut = np.s_[:, :: look.step, :: look.step]
+    code = look.invented if result.invented is None else result.invented[cut]
+    return replace(look, weights=result.weights[cut], invented=code)
 
 
 def shrink_job(job: Job, file: CubeReader, for_page: bool = False) -> Look:

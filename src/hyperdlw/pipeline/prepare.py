@@ -98,9 +98,16 @@ class UnitRows(NamedTuple):
     wild: Tensor
     bright: Tensor
 
-    def touched(self, valid: NDArray[np.bool_], fill: bool) -> NDArray[np.bool_]:
-        """Voxels that get restored values; others, and wild ones, do if gaps are filled."""
-        own = np.ones_like(valid) if fill else valid & ~self.wild.numpy()
+    def touched(
+        self, valid: NDArray[np.bool_], fill: bool, gaps_only: bool = False
+    ) -> NDArray[np.bool_]:
+        """Voxels that get restored values; others, and wild ones, do if gaps are filled.
+
+        Args:
+            gaps_only: there was nothing else to do.
+        """
+        known = valid & ~self.wild.numpy()
+        own = ~known & fill if gaps_only else known | fill
         return np.asarray(own & ~self.bright.numpy())
 
 
@@ -256,13 +263,16 @@ def check_finite(values: NDArray[np.float32], touched: NDArray[np.bool_]) -> Non
         )
 
 
-def put_back(cube: Cube, ready: Prepared, x: Tensor, fill: bool = False) -> Cube:
+def put_back(
+    cube: Cube, ready: Prepared, x: Tensor, fill: bool = False, gaps_only: bool = False
+) -> Cube:
     """Undo scaling and selection.
 
-    Voxels that were not measured and wild ones keep what they held, or are filled; bright pixels keep it.
+    Voxels that were not measured and wild ones keep what they held, or are filled; bright pixels keep it, and
+    so do all others if only gaps are to be filled.
     """
     data, valid = cube.data.copy(), cube.valid.copy()
-    touched = ready.rows.touched(cube.valid[ready.use], fill)
+    touched = ready.rows.touched(cube.valid[ready.use], fill, gaps_only)
     values = ready.limits.from_unit(x.numpy())
     check_finite(values, touched)
     data[ready.use] = np.where(touched, values, data[ready.use])

@@ -1,8 +1,9 @@
-"""What comes out beside the restored cube: weights, flags, invented voxels, a report, a picture."""
+"""What comes out beside the restored cube: weights, flags, invented voxels, report, picture, page."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from .. import io
 from ..cube import Cube, Encoding
 from ..io import CubeReader, atomic, to_json
 from .advice import dead_lines, far_off, striped_lines
+from .audit_page import Dossier, write_page
 from .job import Job, RestoredStrip
 from .look import Look, shrink_job, shrink_result
 from .noise_file import write_noise
@@ -55,6 +57,8 @@ class Outputs:
         picture: a PNG with before, after, weights and spectra.
         uncertainty: a standard deviation for every voxel, a cube of float32, NaN where there is none.
         invented: where the model invented a value, a cube of uint8 (:mod:`hyperdlw.pipeline.invented`).
+        audit: a page in HTML for a reviewer (:mod:`hyperdlw.pipeline.audit_page`).
+        command: what was typed, for this page; "": the call in Python.
         noise: the noise of every band as a text file for isofit (:mod:`hyperdlw.pipeline.noise_file`).
     """
 
@@ -65,12 +69,14 @@ class Outputs:
     uncertainty: str | None = None
     invented: str | None = None
     noise: str | None = None
+    audit: str | None = None
+    command: str = ""
 
     def check_places(
         self, target: str, overwrite: bool, source: str, given: Sequence[str] = ()
     ) -> None:
         """Refuse outputs that could not be written, before anything is read; ``given``: more inputs."""
-        plain = [self.report, self.picture, self.noise]
+        plain = [self.report, self.picture, self.noise, self.audit]
         cubes = [target, *(vars(self)[key] for key in QUANTITIES)]
         io.check_places(cubes, overwrite, source, plain, given)
 
@@ -102,6 +108,18 @@ class Outputs:
         if self.picture is not None and look is not None:
             parts = look.noisy, look.restored, look.weights
             draw_quicklook(*parts, self.picture, overwrite=overwrite)
+
+    def save_page(
+        self, look: Look | None, report: Report, names: tuple[str, str], ok: bool
+    ) -> None:
+        """The page, once the cube is there; ``names``: of the cubes; ``ok``: a file may be replaced."""
+        if self.audit is None or look is None or report.audit is None:
+            return
+        roles = zip(("input", "output"), names, strict=True)
+        files = {role: io.hash_files(name) for role, name in roles}
+        title = os.path.basename(os.path.abspath(names[0]))
+        dossier = Dossier(title, look, report.audit, report, files, self.command)
+        write_page(dossier, self.audit, overwrite=ok)
 
     def save_texts(self, report: Report, waves: Waves, overwrite: bool) -> None:
         """The report as JSON, and the noise of every band as text."""
@@ -175,6 +193,7 @@ class FileOutputs(ExitStack):
         self.reader, self.target, self.outputs = reader, target, outputs
         self.overwrite, self.strip = overwrite, strip
         self.look: Look | None = None
+        self.page_look: Look | None = None
 
     def open(self) -> Pens:
         """Called when there is something to write: a file takes its room on the disk at once."""
@@ -194,6 +213,8 @@ class FileOutputs(ExitStack):
             _write_flags(job, self.reader, self._create(self.outputs.flags, like))
         if self.outputs.picture is not None:
             self.look = shrink_job(job, self.reader)
+        if self.outputs.audit is not None:
+            self.page_look = shrink_job(job, self.reader, for_page=True)
 
     def _create_product(self, quantity: str, path: str | None) -> io.CubeWriter | None:
         if path is None:

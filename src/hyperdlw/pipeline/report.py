@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -275,6 +276,11 @@ def make_report(
     )
 
 
+def hash_array(data: NDArray[np.float32]) -> str:
+    """SHA-256 of the numbers of an array."""
+    return hashlib.sha256(np.ascontiguousarray(data).data).hexdigest()
+
+
 @dataclass(frozen=True, eq=False)
 class Result:
     """The restored cube, the weights that were used (0 where nothing was) and the report.
@@ -298,6 +304,24 @@ class Result:
     def save(self, path: str | Path, *, overwrite: bool = False) -> int:
         """Write the restored cube in the form the noisy one had; returns the clipped voxels."""
         return save_cube(self.cube, path, overwrite=overwrite)
+
+    def save_audit(
+        self, path: str | Path, *, title: str = "a cube", overwrite: bool = False
+    ) -> None:
+        """The audit as one page in HTML (:mod:`hyperdlw.pipeline.audit_page`).
+
+        It tells what is left of the noise where ``uncertainty=True`` was asked for.
+        """
+        from .audit_page import Dossier, write_page
+        from .look import shrink_result
+
+        files = {
+            role: {f"{'x'.join(map(str, cube.shape))} {cube.data.dtype}": hash_array(cube.data)}
+            for role, cube in (("input array", self.noisy), ("output array", self.cube))
+        }
+        look = shrink_result(self, for_page=True)
+        dossier = Dossier(title, look, self.audit, self.report, files)
+        write_page(dossier, str(path), overwrite=overwrite)
 
     @property
     def audit(self) -> Audit:

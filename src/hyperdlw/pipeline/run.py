@@ -30,11 +30,13 @@ from ..solver import Schedule, State
 from ..testbed import Truth
 from ..weights import DEFAULT, Spec, resolve
 from .advice import advise
+from .audit_page import write_command
 from .choose import choice_rows
 from .in_memory import InMemory
 from .in_strips import InStrips, open_strips
 from .job import MemoryReader
 from .journal import folder_of
+from .look import Look, shrink_result
 from .noise_file import why_not
 from .options import (
     DEFAULT_MODEL,
@@ -231,7 +233,7 @@ def denoise_file(
     Args:
         source: the noisy cube: a file or a folder of PNG bands.
         target: the restored cube; its ending names the format.
-        outputs: what else is written: weights, flags, invented voxels, noise, report, picture.
+        outputs: what else is written: weights, flags, invented voxels, noise, report, picture, page.
         overwrite: replace outputs that exist.
         strict: write nothing if the solver does not converge.
         auto: take model, network, strength and rank as :func:`hyperdlw.advise` recommends; large
@@ -249,12 +251,17 @@ def denoise_file(
     outputs.check_places(target, overwrite, source, [w for w in words if isfile(w)])
     if outputs.uncertainty is not None:
         settings["uncertainty"] = True
+    typed = outputs.command or write_command(source, target, dict(settings))
+    outputs = replace(outputs, command=typed)
     options = check_options(**settings)
+    if outputs.audit is not None and not options.published:
+        options = replace(options, uncertainty=True)  # the page tells what is left of the noise
     if options.published and outputs.weights is not None:
         raise BadOption(f"the model '{options.model}' uses no weights, so there are none to write")
     if outputs.noise is not None and not options.follows_level:
         raise BadOption(why_not(known=True))
     files: FileOutputs | None = None
+    look: Look | None = None
     known = io.identify_files(source)
     with ExitStack() as stack:
         reader = stack.enter_context(io.open_reader(source, **asdict(reading)))
@@ -287,11 +294,14 @@ def denoise_file(
                 told = way.uncertainty, way.invented
                 result = Result(way.cube, way.weights, report, cube, *told)
                 outputs.save(result, options.range, overwrite)
+                look = shrink_result(result, for_page=True) if outputs.audit is not None else None
     if report.converged or not strict:
         if files is not None:
             # Last: a picture does not stand in the way of a second try.
             outputs.draw_picture(files.look, overwrite)
+            look = files.page_look
         outputs.save_texts(report, waves, overwrite)
+        outputs.save_page(look, report, (source, target), overwrite)
     return report
 
 

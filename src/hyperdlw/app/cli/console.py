@@ -31,6 +31,10 @@ out = Console(highlight=False, soft_wrap=True)
 err = Console(highlight=False, soft_wrap=True, stderr=True)
 
 
+typed: list[str] = []
+"""The words of the command line that runs, for those who want to repeat it."""
+
+
 class ConsoleProgress(ExitStack):
     """Prints notes and the plan of a run, then a bar on a terminal, or a line every ten seconds.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -199,6 +200,10 @@ def audit(
         str | None,
         typer.Option("--map", metavar="PNG", help="Draw how much every pixel was changed."),
     ] = None,
+    page: Annotated[
+        str | None,
+        typer.Option("--html", metavar="HTML", help="Write a page for a reviewer."),
+    ] = None,
     range_: options.Range = "auto",
     reading: options.InputOptions = options.AS_STORED,
     overwrite: options.Overwrite = False,
@@ -210,10 +215,17 @@ def audit(
     a pixel, or with its edges. Any method may have made OUT.
     """
     from ... import io
+    from ...pipeline import (
+        Dossier,
+        draw_change,
+        encode_png,
+        predict_weights,
+        shrink_pair,
+        write_page,
+    )
     from ...pipeline import audit as look
-    from ...pipeline import draw_change, encode_png, predict_weights
 
-    io.check_places([picture], overwrite)
+    io.check_places([picture, page], overwrite)
     limits = options.parse_range(range_)
     a = reading.open_cube(source)
     b = reading.open_cube(restored)
@@ -222,8 +234,20 @@ def audit(
     if picture is not None:
         with io.atomic(picture, overwrite=overwrite) as tmp:
             tmp.write_bytes(encode_png(draw_change(a, b)))
+    if page is not None:
+        files = {"input": io.hash_files(source), "output": io.hash_files(restored)}
+        command = shlex.join(["hyperdlw", *console.typed])
+        small = shrink_pair(a, b, for_page=True)
+        title = Path(restored).name
+        write_page(Dossier(title, small, found, None, files, command), page, overwrite=overwrite)
     if as_json:
-        facts = {"input": source, "output": restored, "weights": weights, "map": picture}
+        facts = {
+            "input": source,
+            "output": restored,
+            "weights": weights,
+            "map": picture,
+            "page": page,
+        }
         console.print_json({**facts, **found.as_dict()})
         return
     rows = [

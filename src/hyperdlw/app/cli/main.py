@@ -107,6 +107,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line; returns the exit code, with every error told in one sentence."""
     debug = "--debug" in arguments or os.environ.get("HYPERDLW_DEBUG", "") not in ("", "0")
     rest = [a for a in arguments if a != "--debug"]
+    console.typed[:] = rest
     try:
         code = typer.main.get_command(app).main(rest, prog_name="hyperdlw", standalone_mode=False)
         return code if isinstance(code, int) else console.OK

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -86,6 +86,15 @@ def denoise(
             "--include-invented", help="Audit and uncertainty include voxels that were invented."
         ),
     ] = False,
+    audit: Annotated[
+        str | None,
+        typer.Option(
+            "--audit",
+            metavar="HTML",
+            help="Write a page for a reviewer: noise before and after, what was removed, hashes. "
+            "The model runs twice.",
+        ),
+    ] = None,
     quicklook: Annotated[
         str | None,
         typer.Option("--quicklook", metavar="PNG", help="Draw before, after, weights and spectra."),
@@ -143,6 +152,8 @@ def denoise(
         uncertainty=save_uncertainty,
         invented=save_invented,
         noise=save_noise,
+        audit=audit,
+        command=shlex.join(["hyperdlw", *console.typed]),
     )
     settings: pipeline.Settings = {
         "model": model,
@@ -164,7 +175,7 @@ def denoise(
     how["reading"] = io.ReadOptions(**asdict(reading))
     inputs = many.find_inputs(sources)
     if inputs is not None:
-        if outputs != Outputs():
+        if replace(outputs, command="") != Outputs():
             raise BadOption("products of several cubes have no names; denoise one cube at a time")
         jobs = many.make_jobs(inputs, target)
         check_options(**settings)
@@ -190,7 +201,11 @@ def denoise(
             console.err.print(f"hyperdlw: not kept: {text}", markup=False)
         console.print_summary(console.list_facts(report, reader, written, save_weights))
         console.print_audit(report.audit, reader)
-        console.print_next("audit", source, written)
+        page = Path(written.rstrip("/")).with_suffix(".html")
+        if audit is None:
+            console.print_next("audit", source, written, "--html", page)
+        else:
+            console.out.print(f"page: {console.make_harmless(audit)}", markup=False)
     console.report_shortfall(report, strict, quiet)
 
 
