@@ -205,7 +205,7 @@ def denoise(
         if audit is None:
             console.print_next("audit", source, written, "--html", page)
         else:
-            console.out.print(f"page: {console.make_harmless(audit)}", markup=False)
+            console.out.print(f"page: {make_harmless(audit)}", markup=False)
     console.report_shortfall(report, strict, quiet)
 
 
