@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hyperdlw import Cube, denoise, save_cube
-from hyperdlw.pipeline.svg import Chart, Line, draw_chart
+from hyperdlw.pipeline.page_parts import Chart, Line, draw_chart
 from hyperdlw.testbed import find_noise, make_textured_scene
 
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")

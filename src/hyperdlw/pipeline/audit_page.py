@@ -29,9 +29,16 @@ from .audit_pictures import (
 from .audit_style import STYLE
 from .invented import REASONS
 from .look import Look
-from .page_parts import make_figure, make_note, make_plot, make_section, make_table
+from .page_parts import (
+    Chart,
+    Line,
+    make_figure,
+    make_note,
+    make_plot,
+    make_section,
+    make_table,
+)
 from .report import Report
-from .svg import Chart, Line
 from .whiteness import FLOORS, SIGNS, SURE, Audit, BandAudit
 
 F64 = NDArray[np.float64]
