@@ -26,10 +26,10 @@ from .audit_pictures import (
     show_band,
     show_colours,
 )
-from .audit_style import STYLE
 from .invented import REASONS
 from .look import Look
 from .page_parts import (
+    STYLE,
     Chart,
     Line,
     make_figure,

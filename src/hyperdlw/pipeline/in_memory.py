@@ -159,7 +159,9 @@ class InMemory:
             if facts.kept is None:
                 facts.kept = guard_share(*sum_change(filled, x, none, blend.law))
             return blend.mix(x, filled, x, facts.kept)
-        if blend.part == 1.0 or facts.nothing_to_do:
+        if facts.nothing_to_do:
+            return blend.fill(y, x)[0]  # gaps may be filled
+        if blend.part == 1.0:
             return x
         filled, lost = blend.fill(y, x)
         flat = filled.flatten(1).double()

@@ -82,7 +82,7 @@ class Belief:
 
     def _find_lost(self, y: Tensor, model: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
         """Voxels with hardly any weight, and those that are outliers or of which no value is believed."""
-        lost = y.isnan() if self.blend is None else self.blend.fill(y, model)[1]
+        lost = y.isnan() if self.blend is None else self.blend.find_lost(y, model)
         if self.least is None:
             return torch.zeros_like(lost), lost
         return w < self.least.view(-1, 1, 1), lost

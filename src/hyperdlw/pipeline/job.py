@@ -147,6 +147,11 @@ class Job:
             code[use] = self.belief.find(*told)
         touched = restored
         if self.untouched:
+            assert self.belief is not None
+            assert self.belief.blend is not None
+            assert self.model is not None
+            gaps = self.belief.blend.fill(unit.y, self.model.read(rows))[0]
+            values[use] = self.scaling.limits.from_unit(gaps.numpy())
             touched = np.zeros_like(valid)
             touched[use] = unit.touched(valid[use], self.options.fill, gaps_only=True)
         check_finite(values, touched)

@@ -344,9 +344,13 @@ class Blend:
         """The law of the noise that may go (:func:`hyperdlw.pipeline.guard.spare_floor`)."""
         return spare_floor(self.law)
 
+    def find_lost(self, y: Tensor, x: Tensor) -> Tensor:
+        """Which voxels of rows are lost."""
+        return y.isnan() if self.outliers is None else self.outliers.find(y, x)
+
     def fill(self, y: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Rows (NaN where no value is believed) without what is lost; and which voxels are."""
-        lost = y.isnan() if self.outliers is None else self.outliers.find(y, x)
+        lost = self.find_lost(y, x)
         if self.expected is not None:
             return self.expected.fill(y, lost), lost
         return torch.where(lost, x, y), lost
