@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DlwError, unknown_name
+from ..pipeline import denoise
 from ..testbed import Mixture, Noisy, find_noise, mix_materials, signals, unmixing
 from .catalogue import BenchOptions
 from .experiment import F32, Clock, Experiment, Record, Scene, Tell, Trial
@@ -27,7 +28,12 @@ from .report import write_csv
 from .runner import make_noisy
 from .signal_report import write_markdown
 
-NAMES = tuple(m for m in METHODS if m not in ("uniform", "auto", "known", "first"))
+PROTECTED = "protected"
+"""Our command with the spectra told: ``--protect``."""
+NAMES = (
+    *(m for m in METHODS if m not in ("uniform", "auto", "known", "first")),
+    PROTECTED,
+)
 """Methods that a run compares, if none is named."""
 NOISES = ("snr50", "emit", "mild", "case1")
 AMPLITUDES = (0.005, 0.01, 0.02, 0.035, 0.05)
@@ -58,7 +64,7 @@ def run(
 ) -> list[Path]:
     """Measure the methods ``names`` (of the field table) and write ``signal.md`` and ``signal.csv``."""
     for name in names:
-        if name not in METHODS:
+        if name not in (*METHODS, PROTECTED):
             raise unknown_name("method of the table 'signal'", name, METHODS)
     wanted = ("noisy", *(names or NAMES))
     experiment = Experiment("signal", out, tell)
@@ -78,11 +84,11 @@ def run(
                         "seed": seed,
                         "method": name,
                     },
-                    (kind.build, describe_method(name, scene.data.shape)),
+                    (kind.build, describe_method(known_name(name), scene.data.shape)),
                     partial(measure_implants, scene, amplitude, kind.name, seed, name),
                 )
         for number, kind, seed in itertools.product(range(len(scenes)), found, range(seeds)):
-            for name in wanted:
+            for name in (m for m in wanted if m != PROTECTED):
                 facts = {"part": "mixtures", "scene": f"mixture {number + 1}"}
                 yield Trial(
                     {**facts, "noise": kind.name, "seed": seed, "method": name},
@@ -97,6 +103,7 @@ def run(
 
     records = experiment.run(plan(), say)
     titles = {name: row.name or name for name, row in METHODS.items()}
+    titles[PROTECTED] = "hyperdlw --protect (knows more)"
     text = write_markdown(records, titles)
     return experiment.write({"signal.md": text, "signal.csv": write_csv(records)})
 
@@ -121,7 +128,11 @@ def scale_amplitude(amplitude: float) -> float:
 def measure_implants(scene: Scene, amplitude: float, noise: str, seed: int, name: str) -> Record:
     """What detectors see of every kind of signal in what a method makes of a noisy cube."""
     clean, drawn, noisy = make_implanted(scene, amplitude, noise, seed)
-    x, spent = apply_method(name, noisy, seed)
+    x: F32 | None
+    if name == PROTECTED:
+        x, spent = protect_signals(drawn, noisy, seed), Record()
+    else:
+        x, spent = apply_method(name, noisy, seed)
     if x is None:
         return spent
     found: Record = dict(spent)
@@ -130,6 +141,19 @@ def measure_implants(scene: Scene, amplitude: float, noise: str, seed: int, name
         found |= {f"{kind}_{key}": value for key, value in asdict(sight).items()}
         found[f"{kind}_pixels"] = [int(signal.target.sum()), int(signal.background.sum())]
     return found
+
+
+def known_name(name: str) -> str:
+    """The method of the field table that a method is made of."""
+    return "plain" if name == PROTECTED else name
+
+
+def protect_signals(drawn: Mapping[str, signals.Signal], noisy: Noisy, seed: int) -> F32:
+    """Our command, told the spectra of all signals."""
+    gain, offset = draw_scales(len(noisy.y), seed)
+    spectra = [s.spectrum * gain[:, 0, 0] for s in drawn.values()]
+    found = denoise(noisy.y * gain + offset, protect=spectra).cube.data
+    return np.asarray((found - offset) / gain, np.float32)
 
 
 def apply_method(name: str, noisy: Noisy, seed: int) -> tuple[F32 | None, Record]:

@@ -23,7 +23,10 @@ NOT_RIVALS = ("noisy", "plain", "protected")
 
 @dataclass(frozen=True)
 class Look:
-    """One signal in one restored cube; ``shown``: whether the noisy cube shows it."""
+    """One signal in one restored cube.
+
+    ``shown``: whether the noisy cube shows it; ``place``: what names it for all methods.
+    """
 
     noise: str
     amplitude: float
@@ -31,6 +34,7 @@ class Look:
     method: str
     values: Mapping[str, float]
     shown: bool
+    place: tuple[object, ...] = ()
 
     @property
     def lost(self) -> bool:
@@ -53,13 +57,27 @@ def list_looks(records: Sequence[Record]) -> list[Look]:
             error = math.sqrt((target + background + 1) / (12 * target * background))
             before = values["auc"] - values["rise"]
             shown = before > 0.5 + SHOWN * error
-            found.append(Look(r["noise"], r["amplitude"], kind, r["method"], values, shown))
+            place = (r["scene"], r["amplitude"], r["noise"], r["seed"], kind)
+            found.append(Look(r["noise"], r["amplitude"], kind, r["method"], values, shown, place))
     return found
 
 
 def mean_of(looks: Sequence[Look], figure: str) -> float | None:
     """The mean of a figure; None where there is nothing."""
     return statistics.fmean(look.values[figure] for look in looks) if looks else None
+
+
+def match_amplitudes(looks: Sequence[Look]) -> dict[str, float]:
+    """By noise, the mean difference of the amplitude of a protected spectrum from that of the noisy cube.
+
+    In parts of the true amplitude; in the mean over signals, without its sign.
+    """
+    found: dict[str, list[float]] = defaultdict(list)
+    before = {k.place: k.values["bias"] for k in looks if k.method == "noisy"}
+    for k in looks:
+        if k.method == "protected" and k.place in before:
+            found[k.noise].append(abs(k.values["bias"] - before[k.place]))
+    return {noise: statistics.fmean(v) for noise, v in found.items()}
 
 
 def list_bars(looks: Sequence[Look], records: Sequence[Record]) -> list[Bar]:
@@ -75,8 +93,8 @@ def list_bars(looks: Sequence[Look], records: Sequence[Record]) -> list[Bar]:
     rivals = {m: v for m, v in mean.items() if m not in NOT_RIVALS}
     best = max(rivals, key=rivals.__getitem__, default="")
     ours = mean.get("plain", 0.0)
-    guarded = [k for k in looks if k.method == "protected"]
-    bias = abs(mean_of(guarded, "keeps") or 0.0)
+    guarded = match_amplitudes(looks)
+    bias = max(guarded.values(), default=0.0)
     return [
         judge_bar(
             f"signals that the noisy cube shows ({len(shown)} of {len(plain)}): not below it",
@@ -88,8 +106,8 @@ def list_bars(looks: Sequence[Look], records: Sequence[Record]) -> list[Bar]:
             f"{ours:+.4f}, {best} {rivals.get(best, 0.0):+.4f}",
         ),
         judge_bar(
-            "amplitude of a protected spectrum against the noisy cube's", "at most 2 %",
-            guarded, bias <= 0.02, f"{100 * bias:.2f} %",
+            "amplitude of a protected spectrum against the noisy cube's, worst noise", "at most 2 %",
+            guarded, bias <= 0.02, ", ".join(f"{n} {100 * v:.2f} %" for n, v in guarded.items()),
         ),
         Bar("Indian Pines, support vector machine", "above every published method",
             "`hyperdlw bench classify`"),

@@ -34,6 +34,10 @@ from .reader import map_windows as map_windows
 from .registry import Entry as Entry
 from .registry import Registry as Registry
 from .registry import scan_entry_points as scan_entry_points
+from .spectra_files import Curve as Curve
+from .spectra_files import is_spectra as is_spectra
+from .spectra_files import make_curve as make_curve
+from .spectra_files import read_spectra as read_spectra
 from .writer import CubeWriter as CubeWriter
 from .writer import WindowWriter as WindowWriter
 from .writer import reserve_space as reserve_space

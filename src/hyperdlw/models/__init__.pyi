@@ -10,6 +10,7 @@ from .denoisers.catalogue import EigenDenoiser as EigenDenoiser
 from .denoisers.eigenimages import REACH as REACH
 from .denoisers.eigenimages import Eigenimages as Eigenimages
 from .denoisers.eigenimages import find_eigenimages as find_eigenimages
+from .denoisers.eigenimages import look_again as look_again
 from .registry import REGISTRY as REGISTRY
 from .registry import ModelEntry as ModelEntry
 from .registry import build_model as build_model

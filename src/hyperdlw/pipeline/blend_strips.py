@@ -25,12 +25,20 @@ def fill_strip(job: Job, blend: Blend, i: int) -> None:
     np.save(job.folder / f"{job.tag}moments-{i}.npy", (flat @ flat.T).numpy())
 
 
-def denoise_strip(job: Job, blend: Blend, images: Eigenimages, i: int) -> list[list[float]]:
-    """The eigenimages of a strip without their noise; returns how far every band moved, and its noise."""
+def denoise_strip(job: Job, blend: Blend, images: Eigenimages, i: int) -> None:
+    """The eigenimages of a strip without their noise."""
+    window = replace(job.plan, wrap=False).window(i, REACH)
+    filled = job.array("filled").read(window.rows)
+    job.array("shrunk").write(window.own, blend.shrink(images, filled)[:, window.inside])
+
+
+def look_strip(job: Job, blend: Blend, i: int) -> list[list[float]]:
+    """A strip with what comes back; returns how far every band moved, and its noise."""
     assert job.result is not None
     window = replace(job.plan, wrap=False).window(i, REACH)
-    own, filled = window.own, job.array("filled").read(window.rows)
-    mild = images.denoise(filled, blend.spared.variance)[:, window.inside]
+    own = window.own
+    filled, shrunk = (job.array(name).read(window.rows) for name in ("filled", "shrunk"))
+    mild = blend.look(filled, shrunk)[:, window.inside]
     job.array("mild").write(own, mild)
     _, lost = blend.fill(job.y.read(own), job.result.read(own))
     moved, noise = sum_change(filled[:, window.inside], mild, lost, blend.spared)
@@ -44,6 +52,20 @@ def measure_strip(job: Job, blend: Blend, i: int) -> list[list[float]]:
     y, x = job.y.read(rows), job.result.read(rows)
     moved, noise = sum_change(y, x, y.isnan(), blend.law)
     return [moved.tolist(), noise.tolist()]
+
+
+def protect_strip(
+    job: Job, blend: Blend | None, model: DiskArray, out: DiskArray, i: int
+) -> list[float]:
+    """A strip of the result with the protected spectra; returns the sums of what came back, squared."""
+    assert job.result is not None
+    assert job.keeper is not None
+    rows = job.plan.window(i, 0).own
+    y, x = job.y.read(rows), job.result.read(rows)
+    lost = y.isnan() if blend is None else blend.fill(y, model.read(rows))[1]
+    kept, total = job.keeper.keep(y, x, lost)
+    out.write(rows, kept)
+    return [float(v) for v in total]
 
 
 def mix_strip(

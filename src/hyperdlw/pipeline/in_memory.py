@@ -19,6 +19,7 @@ from .invented import Belief, count_codes, find_least
 from .mild import Blend, Sample, choose_blend, is_quiet, spare_model
 from .options import Options
 from .prepare import count_poor, prepare_cube, put_back
+from .protect import Keeper
 from .report import Counts, Facts, Outcome
 from .set_aside import guess_fill
 from .uncertainty import average_window, disturb_rows, draw_rows, find_factor
@@ -41,6 +42,7 @@ class InMemory:
         self.blend: Blend | None = None
         self.uncertainty: NDArray[np.float32] | None = None
         self.invented: NDArray[np.uint8] = np.zeros(noisy.shape, np.uint8)
+        self.keeper: Keeper | None = None
 
     def prepare(self) -> None:
         """Scale to the unit interval, set voxels aside, fill gaps, and measure the noise."""
@@ -53,6 +55,11 @@ class InMemory:
         facts.wild, facts.bright = wild.size, int(ready.rows.bright.sum())
         facts.fill = guess_fill(wild)
         self.sample = Sample.gather(ready.read, ready.y.shape, options.in_colour)
+        if options.protect is not None:
+            fitted = options.protect.fit(self.noisy.shape, self.noisy.wavelengths)
+            span, asked = ready.limits.span, options.protect
+            self.keeper = keeper = Keeper.learn(asked, fitted, ready.use, span, self.sample)
+            self.ready = replace(ready, rows=ready.rows.leave(keeper.pixels))
         if options.follows_level:
             facts.law = self.sample.law
             whole = bool(ready.valid.all())
@@ -99,6 +106,7 @@ class InMemory:
         image, ready, noisy, w = self.image, self.ready, self.noisy, self.image.weights
         assert image.x is not None
         x = self._blend(image.x) if self.options.mild or self.quiet else image.x
+        x = self._keep(ready.rows.y, x, image.x)
         sd = self._find_deviation(x) if self.options.uncertainty else None
         self._look_back(x, sd)
         fill, gaps_only = self.options.fill, self.facts.nothing_to_do
@@ -166,10 +174,22 @@ class InMemory:
         filled, lost = blend.fill(y, x)
         flat = filled.flatten(1).double()
         images = find_eigenimages(flat @ flat.T, flat.shape[1], blend.spared.level)
-        mild = images.denoise(filled, blend.spared.variance)
+        mild = blend.look(filled, blend.shrink(images, filled))
         if facts.kept is None:
             facts.kept = guard_share(*sum_change(filled, mild, lost, blend.spared))
         return blend.mix(x, filled, mild, facts.kept)
+
+    def _keep(self, y: Tensor, x: Tensor, model: Tensor) -> Tensor:
+        """The result with what is protected; ``model``: the image before it was blended."""
+        keeper, facts = self.keeper, self.facts
+        if keeper is None:
+            return x
+        total = None
+        if keeper.keeps_spectra and not facts.nothing_to_do:
+            lost = y.isnan() if self.blend is None else self.blend.fill(y, model)[1]
+            x, total = keeper.keep(y, x, lost)
+        facts.protected = facts.protected or keeper.describe(total)
+        return x
 
     def _find_deviation(self, x: Tensor) -> Tensor:
         """The standard deviation of every voxel on the unit interval, by a second restoration."""
@@ -187,6 +207,8 @@ class InMemory:
             model = self.options.build(y.shape, self.chosen.total(True), self.chosen.rank)
             problem = replace(image.problem(model, self.options.seed or 0), y=restored)
             restored = solve(problem).x
+        model_again = restored
         if blend is not None:
             restored = self._mix(blend, again, restored)
+        restored = self._keep(again, restored, model_again)
         return find_factor(part) * average_window((restored - x).square()).sqrt()

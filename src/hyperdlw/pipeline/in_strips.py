@@ -23,7 +23,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from .. import __version__
 from ..errors import BadOption
@@ -31,7 +30,14 @@ from ..io import CubeReader, identify_files
 from ..models import find_eigenimages
 from ..solver import DiskArray, DiskProblem, StripSolver, Whole, use_stages
 from ..weights import NoiseLaw, Source, Uniform
-from .blend_strips import denoise_strip, fill_strip, measure_strip, mix_strip
+from .blend_strips import (
+    denoise_strip,
+    fill_strip,
+    look_strip,
+    measure_strip,
+    mix_strip,
+    protect_strip,
+)
 from .choose import Chosen, ImageRounds, choice_rows, choose_settings
 from .guard import guard_share
 from .invented import Belief, count_codes, find_least
@@ -40,62 +46,16 @@ from .journal import Journal, Watch, key_of, open_journal
 from .mild import Blend, Sample, choose_blend, is_quiet, spare_model
 from .options import Options
 from .plan import Plan
-from .prepare import (
-    BandFacts,
-    Scaling,
-    check_believed,
-    count_poor,
-    find_middle,
-    find_scaling,
-    look_at_band,
-    select_usable,
-)
+from .prepare import BandFacts, Scaling, check_believed, find_scaling, select_usable
+from .prepare_strips import copy_strip, describe_band, measure_band, read_bands, scale_strip
 from .products import ArrayOutputs, Pens, StripOutputs
+from .protect import Keeper
 from .report import Counts, Facts, Outcome
-from .set_aside import guess_fill
 from .uncertainty import find_factor
 from .uncertainty_strips import compare_strip, disturb_strip, read_law_strip
 from .weigh_strips import Factor, raw_band, raw_strip, weights_strip
 from .whiteness import AuditRows, AuditSums, cut_pieces, judge_sums, sum_piece
 from .workers import Serial, open_executor
-
-
-def copy_strip(job: Job, reader: Reader, i: int) -> None:
-    rows = job.plan.window(i, 0).own
-    data, valid = reader.read(rows)
-    job.raw.write(rows, torch.from_numpy(np.where(valid, data, np.float32(np.nan))))
-
-
-def describe_band(job: Job, good: NDArray[np.bool_], b: int) -> dict[str, object]:
-    """The facts of a stored band (see :class:`BandFacts`)."""
-    return asdict(look_at_band(job.raw.read_band(b).numpy(), bool(good[b])))
-
-
-def read_bands(job: Job, rows: slice) -> NDArray[np.float32]:
-    """Rows of the bands in use in the units of the cube, NaN where nothing was measured."""
-    return np.ascontiguousarray(job.raw.read(rows).numpy()[list(job.use)])
-
-
-def scale_strip(job: Job, i: int) -> list[object]:
-    """A strip on the unit scale; returns wild voxels, bright and poor pixels, and a likely fill value."""
-    assert job.scaling is not None
-    rows = job.plan.window(i, 0).own
-    raw = read_bands(job, rows)
-    unit = job.scaling.to_unit(raw, rows.start)
-    job.y.write(rows, unit.y)
-    wild = raw[unit.wild.numpy()]
-    return [wild.size, int(unit.bright.sum()), count_poor(unit.y), guess_fill(wild)]
-
-
-def measure_band(job: Job, b: int) -> dict[str, object]:
-    """Statistics of a band on the unit scale (see :class:`Band`)."""
-    band = job.y.read_band(b)
-    known = band[~band.isnan()]
-    mean = float(known.mean(dtype=torch.float64)) if len(known) else 0.0
-    return asdict(Band(len(known), find_middle(band), mean))
-
-
-# --- solve and restore
 
 
 def write_strip(job: Job, reader: Reader, pens: ArrayOutputs | Pens, i: int) -> list[int]:
@@ -170,6 +130,10 @@ class InStrips:
         facts.wild, facts.bright = sum(wild), sum(bright)
         facts.fill = next((f for f in fills if f is not None), None)
         self.sample = Sample.gather(job.y.read, plan.shape, job.options.in_colour)
+        if (asked := job.options.protect) is not None:
+            fitted = asked.fit(reader.shape, reader.wavelengths)
+            span, mask = scaling.limits.span, job.use_mask
+            job = replace(job, keeper=Keeper.learn(asked, fitted, mask, span, self.sample))
         if job.options.follows_level:
             facts.law = self.sample.law
             whole = job.measured == math.prod(plan.shape)
@@ -256,6 +220,7 @@ class InStrips:
         assert model is not None
         if self.options.mild or self.job.quiet:
             self._blend()
+        self._protect(model)
         if self.options.uncertainty:
             self._find_deviation(model)
         self._look_back(model)
@@ -311,12 +276,13 @@ class InStrips:
         if blend.part == 1.0 or facts.nothing_to_do:
             self.job = replace(job, untouched=facts.nothing_to_do)
             return
-        filled, mild = job.array("filled"), job.array("mild")
+        filled, shrunk, mild = map(job.array, ("filled", "shrunk", "mild"))
         work.map("fill", partial(fill_strip, job, blend), strips, [filled])
         moments = sum(np.load(job.folder / f"{job.tag}moments-{i}.npy") for i in strips)
         pixels = job.plan.shape[1] * job.plan.shape[2]
         images = find_eigenimages(torch.from_numpy(moments), pixels, blend.spared.level)
-        found = work.map("eigenimages", partial(denoise_strip, job, blend, images), strips, [mild])
+        work.map("eigenimages", partial(denoise_strip, job, blend, images), strips, [shrunk])
+        found = work.map("second look", partial(look_strip, job, blend), strips, [mild])
         self._finish(job, blend, found, filled, mild)
 
     def _finish(
@@ -331,6 +297,20 @@ class InStrips:
         mix = partial(mix_strip, job, blend, kept, images, out)
         self.work.map("blend", mix, job.plan.strips, [out])
         self.job = replace(job, result=out)
+
+    def _protect(self, model: DiskArray) -> None:
+        """The result with what is protected, on disk; ``model``: the image before it was blended."""
+        job, facts = self.job, self.facts
+        if job.keeper is None:
+            return
+        total = None
+        if job.keeper.keeps_spectra and not job.untouched:
+            out = job.array("protected")
+            protect = partial(protect_strip, job, self.blend, model, out)
+            found = self.work.map("protect", protect, job.plan.strips, [out])
+            total = torch.tensor(found).double().sum(0)
+            self.job = replace(job, result=out)
+        facts.protected = facts.protected or job.keeper.describe(total)
 
     def _find_deviation(self, model: DiskArray) -> None:
         """The standard deviation of every voxel, on disk, by a second restoration with the same weights."""
@@ -347,8 +327,11 @@ class InStrips:
             work.map("disturb", disturb, strips, [second.y])
             self.job, work.round = second, work.round + 1
             self.solve()
+            model_again = self.job.result
+            assert model_again is not None
             if blend is not None:
                 self._mix(blend)
+            self._protect(model_again)
             again = self.job.result
             assert again is not None
             compare = partial(compare_strip, job, again, find_factor(part), out)

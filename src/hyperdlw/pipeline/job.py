@@ -19,6 +19,7 @@ from .invented import Belief
 from .options import Options
 from .plan import Plan
 from .prepare import Scaling, check_finite
+from .protect import Keeper
 
 
 class MemoryReader:
@@ -28,6 +29,7 @@ class MemoryReader:
 
     def __init__(self, cube: Cube) -> None:
         self.cube, self.shape, self.good_bands = cube, cube.shape, cube.good_bands
+        self.wavelengths = cube.wavelengths
 
     def read(self, rows: slice) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         return self.cube.data[:, rows], self.cube.valid[:, rows]
@@ -72,6 +74,8 @@ class Job:
     """The restored image on the unit interval."""
     tag: str = ""
     """Put before the names of arrays: a second restoration has its own, but the same weights."""
+    keeper: Keeper | None = None
+    """What must not be smoothed away."""
     deviation: DiskArray | None = None
     """The standard deviation of every voxel on the unit interval."""
     model: DiskArray | None = None
@@ -141,6 +145,8 @@ class Job:
         raw = np.where(valid[use], data[use], np.float32(np.nan))
         restored, code = np.zeros_like(valid), np.zeros(valid.shape, np.uint8)
         unit = self.scaling.to_unit(raw, rows.start)
+        if self.keeper is not None:
+            unit = unit.leave(self.keeper.pixels[rows])
         restored[use] = unit.touched(valid[use], self.options.fill)
         if self.belief is not None and self.model is not None:
             told = unit, valid[use], self.model.read(rows), torch.from_numpy(w[use])

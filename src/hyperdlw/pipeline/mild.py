@@ -11,6 +11,9 @@ with y replaced by the model where a voxel is lost: not measured, or an outlier.
 band is the guard: with noise of variance v, a restoration that changes a band by d on the average removes
 image where mean d^2 is above v, and the best part of the change is at most v / mean d^2.
 
+Where the eigenimages stand alone, what they took away is looked at once more, and its structure comes back:
+a weak signal of few bands or pixels is spread over many components, none of which shows it.
+
 Whatever holds for the whole image is read from the sample of blocks, so the numbers are the same in strips.
 """
 
@@ -26,6 +29,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..models import Eigenimages, look_again
 from ..weights import (
     BLOCKS,
     SIDE,
@@ -65,6 +69,8 @@ STEP = 0.1
 """Least distance of a lone voxel from its neighbours, in ranges."""
 FIRM = 10 / 255
 """Noise level for which the strength is right that removes impulses from a colour picture, at least."""
+GENTLE, SECOND = 1.75, 2.5
+"""Factors on the noise variance in the shrinkage of eigenimages that stand alone, and of what they took."""
 MILD, LOUD = 12 / 255, 32 / 255
 """Noise levels up to which the eigenimages stand alone, and from which the model has its largest part."""
 
@@ -354,6 +360,19 @@ class Blend:
         if self.expected is not None:
             return self.expected.fill(y, lost), lost
         return torch.where(lost, x, y), lost
+
+    def shrink(self, images: Eigenimages, filled: Tensor) -> Tensor:
+        """The eigenimages of rows without their noise."""
+        law = self.spared.variance
+        return (
+            images.denoise(filled, law, GENTLE) if self.part == 0 else images.denoise(filled, law)
+        )
+
+    def look(self, filled: Tensor, shrunk: Tensor) -> Tensor:
+        """The same with what comes back; beside a model nothing does, which knows loud noise better."""
+        if self.part > 0:
+            return shrunk
+        return look_again(filled, shrunk, self.spared.variance, SECOND)
 
     def mix(self, x: Tensor, filled: Tensor, mild: Tensor, share: Tensor) -> Tensor:
         """The result on some rows."""

@@ -15,6 +15,7 @@ from ..solver import Model, Schedule
 from ..testbed import Truth
 from ..weights import DEFAULT, Source, Spec, Uniform, resolve
 from .prepare import Range, check_range
+from .protect import Protect, Protection, parse_protection
 
 DEFAULT_MODEL = defaults.MODEL
 PICTURE = "picture"
@@ -46,6 +47,7 @@ class Settings(TypedDict, total=False):
     scheduler: str | None
     uncertainty: bool
     include_invented: bool
+    protect: Protect
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class Options:
         uncertainty: whether every voxel gets a standard deviation, by a second restoration.
         notes: what was chosen for the user, in sentences.
         include_invented: whether statistics include voxels that the model invented.
+        protect: spectra and pixels that must not be smoothed away.
     """
 
     model: str
@@ -82,6 +85,7 @@ class Options:
     uncertainty: bool = False
     notes: tuple[str, ...] = ()
     include_invented: bool = False
+    protect: Protection | None = None
 
     @property
     def original(self) -> bool:
@@ -169,6 +173,7 @@ def check_options(
     truth: Truth | None = None,
     memory: Memory = None,
     strength: Strength = 1.0,
+    protect: Protect = None,
     **others: object,
 ) -> Options:
     """Options from the keywords of :func:`hyperdlw.denoise` (:class:`Settings`); or one sentence."""
@@ -180,7 +185,9 @@ def check_options(
     entry = models.find_model(model, given=[name for name, is_so in changed.items() if is_so])
     published = entry.kind == "published"
     source = Uniform(name="none") if published else resolve(weights, truth)
-    options = Options(model, source, strength, memory=parse_memory(memory), **others)  # type: ignore[arg-type]
+    kept = parse_protection(protect)
+    limit = parse_memory(memory)
+    options = Options(model, source, strength, memory=limit, protect=kept, **others)  # type: ignore[arg-type]
     models.find_model(
         model, original=options.original, rank=options.rank, denoiser=options.denoiser
     )

@@ -192,9 +192,10 @@ def plan_run(shape: Sequence[int], options: Options) -> Plan:
     while tile is None and needed(height) > limit:
         height = max(8, height * 7 // 8)
     height = -(-rows // -(-rows // height))  # as even as may be
-    disk = 4 * voxels * (4 + 3 * options.mild + 3 * count_state_images(model))
+    disk = 4 * voxels * (4 + 4 * options.mild + 3 * count_state_images(model))
+    disk += 4 * voxels * (options.protect is not None)
     if options.uncertainty:  # the second restoration, beside what the first one leaves
-        disk += 4 * voxels * (3 + 3 * options.mild + 3 * count_state_images(model))
+        disk += 4 * voxels * (3 + 4 * options.mild + 3 * count_state_images(model))
     again = (height + 2 * halo) / height
     peak = needed(height)
     return Plan(full, height, halo, wrap, "strips", peak, limit, disk, 2 * seconds * again, tile)

@@ -98,6 +98,10 @@ class UnitRows(NamedTuple):
     wild: Tensor
     bright: Tensor
 
+    def leave(self, pixels: NDArray[np.bool_]) -> UnitRows:
+        """The same with more pixels that come back as they were."""
+        return self._replace(bright=self.bright | torch.from_numpy(pixels))
+
     def touched(
         self, valid: NDArray[np.bool_], fill: bool, gaps_only: bool = False
     ) -> NDArray[np.bool_]:

@@ -52,6 +52,8 @@ class Report:
         invented: voxels of the result that no measurement stands behind, by reason.
         audit: what was removed from every band, and the bands where it is not only noise, numbered from 0
             (:mod:`hyperdlw.pipeline.whiteness`).
+        protected: pixels that came back as measured, and by name of a protected spectrum the root mean square
+            over the pixels of the amplitude that was handed back.
         notes: what a user should know, in sentences.
         choice: the curve from which an automatic strength was read.
         chosen_on_rows: first row and row after the last one on which strength or rank was chosen.
@@ -84,6 +86,7 @@ class Report:
     set_aside: Json = field(default_factory=dict)
     invented: Json = field(default_factory=dict)
     audit: Audit | None = None
+    protected: Json | None = None
     notes: tuple[str, ...] = ()
     choice: Json | None = None
     chosen_on_rows: tuple[int, int] | None = None
@@ -134,6 +137,7 @@ class Facts:
         kept: (band,) part of the change that the guard kept.
         invented: voxels with every code of :mod:`hyperdlw.pipeline.invented`.
         audit: whether what was removed is noise.
+        protected: what was protected, for the report.
     """
 
     skipped: dict[int, str] = field(default_factory=dict)
@@ -151,6 +155,7 @@ class Facts:
     kept: torch.Tensor | None = None
     invented: list[int] = field(default_factory=list)
     audit: Audit | None = None
+    protected: Json | None = None
 
     def note_scaling(self, scaling: Scaling, skipped: dict[int, str]) -> None:
         self.skipped, self.dead = skipped, int(scaling.dead.sum())
@@ -165,6 +170,15 @@ class Facts:
     def nothing_to_do(self) -> bool:
         """Whether the cube goes back as it is."""
         return self.clean and self.part == 0 and not (self.columns or self.dead)
+
+    @property
+    def _protected_names(self) -> list[str]:
+        found = (self.protected or {}).get("spectra")
+        return list(found) if isinstance(found, dict) else []
+
+    @property
+    def _protected_pixels(self) -> int:
+        return int(_number((self.protected or {}).get("pixels", 0)))
 
     def describe_noise(self) -> Json | None:
         """For the report."""
@@ -197,6 +211,7 @@ class Facts:
         kept = "were filled" if fill else "keep their values (--fill fills them)"
         low = counts.low / max(1, counts.measured)
         weak = 0 if self.kept is None else int((self.kept < 0.9).sum())
+        spectra, pixels = ", ".join(self._protected_names), self._protected_pixels
         said = {
             "nothing to do: no noise above what clean images have; the cube is as it was": self.nothing_to_do,
             f"{self.wild} voxels far beyond the range of their band were set aside and {kept}": self.wild,
@@ -205,6 +220,8 @@ class Facts:
             f"{self.bright} pixels much brighter than the rest keep their values": self.bright,
             f"{self.columns} of columns were found and removed; --keep-columns leaves them": self.columns,
             f"{weak} bands were changed less than the estimate, which removed more than their noise": weak,
+            f"protected, with the amplitude that a matched filter finds in the input: {spectra}": spectra,
+            f"{pixels} protected pixels came back as they were measured": pixels,
             f"warning: {100 * low:.0f} % of the voxels have hardly any weight": low > MANY,
         }
         return tuple(sentence for sentence, holds in said.items() if holds)
@@ -269,6 +286,7 @@ def make_report(
         notes=options.notes + facts.write_notes(counts, options.fill),
         invented=facts.describe_invented(),
         audit=facts.audit,
+        protected=facts.protected,
         choice=chosen.choice,
         chosen_on_rows=chosen.rows,
         tiling=None if resumed is None else plan.as_dict() | {"resumed": resumed},

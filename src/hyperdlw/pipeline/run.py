@@ -51,6 +51,7 @@ from .options import (
 from .plan import Plan, check_advice, plan_run
 from .prepare import Range, prepare_cube
 from .products import ArrayOutputs, FileOutputs, Outputs
+from .protect import Protect
 from .report import Counts, Report, Result, make_report
 
 NO_OUTPUTS = Outputs()
@@ -108,6 +109,7 @@ def denoise(
     scheduler: str | None = None,
     uncertainty: bool = False,
     include_invented: bool = False,
+    protect: Protect = None,
     watch: Callable[[State[Tensor]], None] | None = None,
 ) -> Result:
     """Restore a noisy cube.
@@ -155,6 +157,10 @@ def denoise(
         uncertainty: also find ``result.uncertainty``, a standard deviation for every restored voxel
             (:mod:`hyperdlw.pipeline.uncertainty`); the model runs twice.
         include_invented: let statistics (audit, uncertainty) include voxels that the model invented.
+        protect: what must not be smoothed away (:mod:`hyperdlw.pipeline.protect`): the path of a spectrum
+            (ENVI library, CSV) or of a mask, a region "ROW:ROW,COL:COL", a spectrum (band,), a mask (row,
+            col), or a list of these. A matched filter finds the same amplitude of a spectrum before and
+            after; pixels come back as measured.
         watch: called with the solver's state after every step (of a cube that is solved whole).
 
     >>> rng = np.random.default_rng(0)
@@ -183,6 +189,7 @@ def denoise(
         scheduler=scheduler,
         uncertainty=uncertainty,
         include_invented=include_invented,
+        protect=protect,
     ).suit(noisy.metadata)
     plan = plan_run(noisy.shape, options)
     if not plan.tiled:
@@ -247,7 +254,9 @@ def denoise_file(
         report = hyperdlw.denoise_file("scene.hdr", "clean.hdr", memory="2G", workers=4)
     """
     source, target = str(source), str(target)
-    words = [word for text in settings.values() for word in str(text).split("*")]
+    kept = settings.get("protect")
+    texts = [*settings.values(), *(kept if isinstance(kept, list | tuple) else ())]
+    words = [word for text in texts for word in str(text).split("*")]
     outputs.check_places(target, overwrite, source, [w for w in words if isfile(w)])
     if outputs.uncertainty is not None:
         settings["uncertainty"] = True

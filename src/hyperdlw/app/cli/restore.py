@@ -99,6 +99,15 @@ def denoise(
         str | None,
         typer.Option("--quicklook", metavar="PNG", help="Draw before, after, weights and spectra."),
     ] = None,
+    protect: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--protect",
+            metavar="SPECTRUM|MASK|REGION",
+            help="Must not be smoothed away: a spectrum (.sli, .csv), a mask, or rows and columns "
+            "such as 10:20,30:50; may be given several times.",
+        ),
+    ] = None,
     fill: Annotated[
         bool, typer.Option("--fill", help="Fill voxels that were not measured by the model.")
     ] = False,
@@ -165,6 +174,7 @@ def denoise(
         "range": options.parse_range(range),
         "seed": seed,
         "fill": fill,
+        "protect": protect or None,
         "columns": not keep_columns,
         "paper": paper,
         "include_invented": include_invented,

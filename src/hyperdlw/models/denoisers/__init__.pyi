@@ -9,5 +9,5 @@ from .catalogue import resolve_denoiser as resolve_denoiser
 from .catalogue import resolve_plane_denoiser as resolve_plane_denoiser
 from .eigenimages import REACH as REACH
 from .eigenimages import Eigenimages as Eigenimages
-from .eigenimages import denoise_eigenimages as denoise_eigenimages
 from .eigenimages import find_eigenimages as find_eigenimages
+from .eigenimages import look_again as look_again

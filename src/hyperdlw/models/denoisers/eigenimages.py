@@ -5,6 +5,10 @@ noise stays white over components, with the variance  sum_b V_bk^2 v_b(p) / s_b^
 law of the noise. Every eigenimage is shrunk in a tight frame by what its neighbourhood shows above that
 variance; no component is thrown away unless it is pure noise, so nothing is lost when the noise is small.
 
+A narrow line of a gas in a small plume is spread over many components, none of which shows it. So what was
+taken away is looked at once more, band by band (:func:`look_again`): what stands above the noise of its
+neighbourhood there comes back.
+
 The second moments of the bands are sums over pixels and the frame reaches :data:`REACH` rows, so an image
 on disk is restored strip by strip with the same numbers.
 """
@@ -21,7 +25,7 @@ from torch import Tensor
 from . import framelet
 
 CAUTION = 2.0
-"""Factor on the noise variance in the shrinkage."""
+"""Factor on the noise variance in the shrinkage, unless told."""
 REACH = framelet.REACH
 
 
@@ -38,11 +42,14 @@ class Eigenimages:
     basis: Tensor
     strong: int
 
-    def denoise(self, y: Tensor, variance: Callable[[Tensor], Tensor]) -> Tensor:
+    def denoise(
+        self, y: Tensor, variance: Callable[[Tensor], Tensor], caution: float = CAUTION
+    ) -> Tensor:
         """Remove the noise from an image (band, row, col) without gaps.
 
         Args:
             variance: of the noise, (band, row, col), where the clean image is its argument.
+            caution: factor on the noise variance in the shrinkage.
         """
         level = self.level[:, None, None]
         images = torch.tensordot(self.basis.T, y / level, 1)
@@ -51,9 +58,17 @@ class Eigenimages:
         signal = torch.tensordot(self.basis[:, strong], images[strong], 1) * level
         noise = variance(signal) / level.square()
         spread = torch.tensordot(self.basis.T.square(), noise, 1).sqrt()
-        kept: Tensor = framelet.denoise(images, spread, CAUTION)
+        kept: Tensor = framelet.denoise(images, spread, caution)
         found: Tensor = torch.tensordot(self.basis, kept, 1)
         return found * level
+
+
+def look_again(
+    y: Tensor, x: Tensor, variance: Callable[[Tensor], Tensor], caution: float
+) -> Tensor:
+    """An estimate x of an image y (band, row, col) with the structure of y - x put back, band by band."""
+    left: Tensor = framelet.denoise(y - x, variance(x).sqrt(), caution)
+    return left.add_(x)
 
 
 def find_eigenimages(moments: Tensor, pixels: int, level: Tensor) -> Eigenimages:
@@ -73,9 +88,3 @@ def find_eigenimages(moments: Tensor, pixels: int, level: Tensor) -> Eigenimages
     count = max(1, int((values > edge).sum()))
     strong = max(1, int((values > 2 * edge).sum()))
     return Eigenimages(level, vectors.flip(1)[:, :count].to(level), strong)
-
-
-def denoise_eigenimages(y: Tensor, level: Tensor, variance: Callable[[Tensor], Tensor]) -> Tensor:
-    """Remove noise of a known level and law from an image (band, row, col) without gaps."""
-    flat = y.flatten(1).double()
-    return find_eigenimages(flat @ flat.T, flat.shape[1], level).denoise(y, variance)

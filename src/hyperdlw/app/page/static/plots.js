@@ -34,15 +34,12 @@ export function ticks(low, high, count) {
   return out;
 }
 
-// lines: [{values, deviation?, colour, width, dash?, weight?}]; returns x -> band for clicks.
+// lines: [{values, colour, width, dash?, weight?}]; returns x -> band for clicks.
 export function spectra(canvas, x, lines, band, label) {
   const { c, width, height } = begin(canvas);
   const weighted = lines.some((l) => l.weight);
   const area = { left: 46, right: width - (weighted ? 36 : 14), top: 8, bottom: height - 32 };
-  const values = lines.filter((l) => !l.weight).flatMap((l) => l.values.flatMap((v, i) => {
-    if (v === null) return [];
-    return l.deviation ? [v - l.deviation[i], v + l.deviation[i]] : [v];
-  }));
+  const values = lines.filter((l) => !l.weight).flatMap((l) => l.values.filter((v) => v !== null));
   let low = values.length ? Math.min(...values) : 0;
   let high = values.length ? Math.max(...values) : 1;
   if (high <= low) { low -= 0.5; high += 0.5; }
@@ -97,16 +94,6 @@ export function spectra(canvas, x, lines, band, label) {
   c.beginPath();
   c.rect(area.left - 2, area.top - 2, area.right - area.left + 4, area.bottom - area.top + 4);
   c.clip();
-  for (const line of lines.filter((l) => l.deviation)) {
-    const known = line.values.map((v, i) => i).filter((i) => line.values[i] !== null);
-    const edge = (i, sign) => [across(x[i]), up(line.values[i] + sign * line.deviation[i])];
-    c.fillStyle = line.colour;
-    c.globalAlpha = 0.18;
-    c.beginPath();
-    for (const i of known) c.lineTo(...edge(i, 1));
-    for (const i of known.reverse()) c.lineTo(...edge(i, -1));
-    c.fill();
-  }
   for (const line of lines) {
     c.strokeStyle = line.colour;
     c.lineWidth = line.width;
@@ -132,8 +119,7 @@ export function spectra(canvas, x, lines, band, label) {
   };
 }
 
-// Returns x -> value; 'shown' are the values drawn as black and white.
-export function histogram(canvas, values, { logarithmic, low, high, colour, shown }) {
+export function histogram(canvas, values, { logarithmic, low, high, colour }) {
   const { c, width, height } = begin(canvas);
   const count = 60;
   const bins = new Uint32Array(count);
@@ -166,21 +152,6 @@ export function histogram(canvas, values, { logarithmic, low, high, colour, show
     c.textAlign = at < 16 ? 'left' : at > width - 16 ? 'right' : 'center';
     c.fillText(short(v), at, height - 7);
   }
-  const wideAll = width - 8;
-  if (shown) {
-    const ends = shown.map((v) => 4 + Math.max(0, Math.min(1, (v - a) / (b - a))) * wideAll);
-    c.fillStyle = style('--stage');
-    c.globalAlpha = 0.65;
-    c.fillRect(4, 0, ends[0] - 4, bottom);
-    c.fillRect(ends[1], 0, width - 4 - ends[1], bottom);
-    c.globalAlpha = 1;
-    c.fillStyle = style('--accent');
-    for (const at of ends) {
-      c.fillRect(at - 0.75, 0, 1.5, bottom);
-      c.fillRect(at - 3.5, 0, 7, 9);
-    }
-  }
-  return (px) => a + (Math.max(0, Math.min(wideAll, px - 4)) / wideAll) * (b - a);
 }
 
 const strips = new Map();
