@@ -8,7 +8,9 @@ import torch
 
 from hyperdlw import denoise
 from hyperdlw.pipeline.expected import Expected
-from hyperdlw.pipeline.mild import Isolated, Sample, spare_model
+from hyperdlw.pipeline.mild import spare_model
+from hyperdlw.pipeline.outliers import Isolated
+from hyperdlw.pipeline.sample import Sample
 from hyperdlw.testbed import find_noise, make_textured_scene
 from hyperdlw.weights import NoiseLaw
 

@@ -11,8 +11,8 @@ import torch
 import hyperdlw
 from hyperdlw.errors import BadFile, BadOption
 from hyperdlw.io import make_curve, read_spectra, save_cube
-from hyperdlw.pipeline.mild import Sample
 from hyperdlw.pipeline.protect import Keeper, find_covariance, parse_protection
+from hyperdlw.pipeline.sample import Sample
 from hyperdlw.testbed import find_noise, scenes, signals
 
 SHAPE = (16, 40, 44)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from hyperdlw.pipeline.mild import Sample, count_components
+from hyperdlw.pipeline.mild import count_components
+from hyperdlw.pipeline.sample import Sample
 from hyperdlw.weights import NoiseLaw
 
 

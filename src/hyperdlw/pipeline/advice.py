@@ -24,9 +24,10 @@ from ..solver import Model, Problem, solve
 from ..weights import DEFAULT, estimate_noise_level, resolve
 from . import theory
 from .choose import Choice, choose_strength
-from .mild import Sample, count_components, is_quiet, strength_factor
+from .mild import count_components, is_quiet, strength_factor
 from .options import DEFAULT_MODEL, PICTURE, Settings
 from .prepare import Prepared, Range, prepare_cube
+from .sample import Sample
 
 LINE = 5.0
 """Robust standard deviations a column has to stick out by."""

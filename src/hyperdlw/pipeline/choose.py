@@ -28,8 +28,9 @@ from torch import Tensor
 
 from ..solver import Model, Problem, State, solve
 from ..weights import Source
-from .mild import FIRM, IMPULSES, Sample, count_components, strength_factor
+from .mild import FIRM, IMPULSES, count_components, strength_factor
 from .options import Options
+from .sample import Sample
 
 Rule = Literal["sure", "discrepancy", "none"]
 

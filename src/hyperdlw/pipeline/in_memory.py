@@ -16,11 +16,12 @@ from ..solver import State, solve
 from .choose import Chosen, ImageRounds, choice_rows, choose_settings
 from .guard import guard_share, sum_change
 from .invented import Belief, count_codes, find_least
-from .mild import Blend, Sample, choose_blend, is_quiet, spare_model
+from .mild import Blend, choose_blend, is_quiet, spare_model
 from .options import Options
 from .prepare import count_poor, prepare_cube, put_back
 from .protect import Keeper
 from .report import Counts, Facts, Outcome
+from .sample import Sample
 from .set_aside import guess_fill
 from .uncertainty import average_window, disturb_rows, draw_rows, find_factor
 from .whiteness import AuditImage, judge_sums, sum_image

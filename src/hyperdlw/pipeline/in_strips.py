@@ -43,7 +43,7 @@ from .guard import guard_share
 from .invented import Belief, count_codes, find_least
 from .job import Band, Job, Reader
 from .journal import Journal, Watch, key_of, open_journal
-from .mild import Blend, Sample, choose_blend, is_quiet, spare_model
+from .mild import Blend, choose_blend, is_quiet, spare_model
 from .options import Options
 from .plan import Plan
 from .prepare import BandFacts, Scaling, check_believed, find_scaling, select_usable
@@ -51,6 +51,7 @@ from .prepare_strips import copy_strip, describe_band, measure_band, read_bands,
 from .products import ArrayOutputs, Pens, StripOutputs
 from .protect import Keeper
 from .report import Counts, Facts, Outcome
+from .sample import Sample
 from .uncertainty import find_factor
 from .uncertainty_strips import compare_strip, disturb_strip, read_law_strip
 from .weigh_strips import Factor, raw_band, raw_strip, weights_strip

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..weights import find_medians
-from .mild import LEAST_TRUST, Blend, Sample
+from .mild import Blend
 from .prepare import Scaling, UnitRows
+from .sample import LEAST_TRUST, Sample
 
 GAP, DEAD_ELEMENT, FAR_OFF, REPLACED, FAINT = 1, 2, 3, 4, 5
 REASONS = {

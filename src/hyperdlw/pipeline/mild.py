@@ -20,10 +20,8 @@ Whatever holds for the whole image is read from the sample of blocks, so the num
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from itertools import product
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -34,39 +32,25 @@ from ..weights import (
     BLOCKS,
     SIDE,
     NoiseLaw,
-    Read,
-    Regression,
-    find_block_noise,
-    find_medians,
-    gather_blocks,
-    noise_of_sample,
     regress_bands,
     sample_step,
 )
 from .expected import Expected
 from .guard import spare_floor
+from .outliers import OUTLIER, Isolated, Outliers, find_spread
+from .sample import LOUD, MILD, Sample, mean_level
 
 PUBLISHED = 40 / 255
 """The noise level, in ranges, at which the published strengths are right (mean of 10 to 70/255)."""
 WEAKEST = 1e-6
 """Smallest factor on a strength."""
-LEAST_TRUST = 0.05
-OUTLIER = 6.0
-"""Distance of an outlier, in standard deviations."""
-RARE = 0.15
-"""Share of the bands of a pixel up to which outliers of mild noise are believed to be outliers."""
 FEW, SOME = 1e-4, 0.01
 """Shares of suspicious voxels below which a cube of mild noise has no outliers, and below which it needs no
 network to tell them."""
 LEAST_BANDS = 8
 """With fewer bands, as in colour pictures, others do not tell what a voxel is."""
-IMPULSE, BESIDE = 8.0, 3.0
-"""Distances, in standard deviations: of an impulse in mild noise, and of a neighbour that makes it a part of
-the scene."""
 IMPULSES = 0.007
 """Share of lone voxels from which a colour picture has impulses."""
-STEP = 0.1
-"""Least distance of a lone voxel from its neighbours, in ranges."""
 FIRM = 10 / 255
 """Noise level for which the strength is right that removes impulses from a colour picture, at least."""
 GENTLE, SECOND = 1.75, 2.5
@@ -74,13 +58,6 @@ GENTLE, SECOND = 1.75, 2.5
 TAILS = 0.003, 0.007
 """Shares of voxels far from the model (:func:`measure_tails`) from which it has a larger part, and stands
 alone."""
-MILD, LOUD = 12 / 255, 32 / 255
-"""Noise levels up to which the eigenimages stand alone, and from which the model has its largest part."""
-
-
-def mean_level(law: NoiseLaw) -> float:
-    """Root of the mean of the noise variances of the bands, in ranges."""
-    return math.sqrt(float(law.level.double().square().mean()))
 
 
 def strength_factor(law: NoiseLaw, degree: int, least: float = 0.0) -> float:
@@ -91,45 +68,6 @@ def strength_factor(law: NoiseLaw, degree: int, least: float = 0.0) -> float:
     counts as ``least`` if it is below.
     """
     return min(1.0, max(WEAKEST, (max(least, mean_level(law)) / PUBLISHED) ** degree))
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """Blocks (band, block, 8, 8) of an image of ``shape`` (band, row, col), and which voxels count."""
-
-    y: Tensor
-    ok: Tensor
-    shape: tuple[int, ...]
-    impulses: float = 0.0
-    """Share of lone voxels (:func:`share_of_impulses`), known of colour pictures."""
-
-    @classmethod
-    def gather(cls, read: Read, shape: Sequence[int], colours: bool = False) -> Sample:
-        """Of an image (band, row, col) that is read by rows, NaN where no value is believed.
-
-        ``colours``: the image is a colour picture.
-        """
-        y, ok = gather_blocks(read, shape, BLOCKS)
-        return cls(y, ok, tuple(shape), share_of_impulses(y, ok) if colours else 0.0)
-
-    def trusting(self, w: Tensor) -> Sample:
-        """Without voxels that have less than a twentieth of the middle weight of their band."""
-        middle = find_medians(w.flatten(1), self.ok.flatten(1)).view(-1, 1, 1, 1)
-        return replace(self, ok=self.ok & (w > LEAST_TRUST * middle))
-
-    def blocks_of(self, image: Tensor | Read) -> Tensor:
-        """The same blocks of another image, which is in memory or read by rows."""
-        read = image if callable(image) else partial(_cut_rows, image)
-        return gather_blocks(read, self.shape, BLOCKS)[0]
-
-    @cached_property
-    def law(self) -> NoiseLaw:
-        """The noise of every band."""
-        return noise_of_sample(self.y, self.ok)
-
-
-def _cut_rows(image: Tensor, rows: slice) -> Tensor:
-    return image[:, rows]
 
 
 def count_components(sample: Sample, law: NoiseLaw) -> int:
@@ -150,79 +88,16 @@ def count_components(sample: Sample, law: NoiseLaw) -> int:
     return max(1, int((values > 2 * (1 + math.sqrt(len(flat) / n)) ** 2).sum()))
 
 
-def share_of_impulses(y: Tensor, ok: Tensor) -> float:
-    """Share of voxels that stick out of their eight neighbours, in one band alone.
-
-    Three bands do not tell an outlier from a colour, but neighbours do: of 50 clean training pictures none
-    has a share above 0.006, and 2 % of impulses give 0.011 and more.
-    """
-    inner = slice(1, SIDE - 1)
-    own, seen = y[..., inner, inner], ok[..., inner, inner]
-    near = [
-        y[..., 1 + i : SIDE - 1 + i, 1 + j : SIDE - 1 + j]
-        for i, j in product((-1, 0, 1), repeat=2)
-        if i or j
-    ]
-    step = (4 * find_block_noise(y, ok)).clamp_min(STEP).view(-1, 1, 1, 1)
-    around = torch.stack(near)
-    out = ((own > around.amax(0) + step) | (own < around.amin(0) - step)) & seen
-    lone = out & (out.sum(0) == 1)
-    return int(lone.sum()) / max(1, int(seen.sum()))
-
-
 def is_quiet(sample: Sample, law: NoiseLaw) -> bool:
     """Whether a cube has mild noise and nothing else: then neither network nor model has anything to add."""
     if mean_level(law) > MILD:
         return False
     blocks, ok = sample.y, sample.ok
     away = regress_bands(blocks, ok).residual(blocks, ok).abs()
-    spread = _spread(away, ok)[:, None, None, None]
+    spread = find_spread(away, ok)[:, None, None, None]
     noise = torch.maximum(law.variance(blocks).sqrt(), law.level[:, None, None, None])
     far = (away > OUTLIER * torch.maximum(spread, noise)) & ok
     return int(far.sum()) < FEW * max(1, int(ok.sum()))
-
-
-@dataclass(frozen=True, eq=False)
-class Isolated:
-    """What tells impulses in mild noise: far from what other bands say, alone among its neighbours.
-
-    A line of a gas or a small target is far in neighbouring bands or pixels as well, and is no outlier.
-
-    Attributes:
-        spread: (band,) robust standard deviation of y less what other bands say.
-    """
-
-    law: NoiseLaw
-    regression: Regression
-    spread: Tensor
-
-    @classmethod
-    def learn(cls, sample: Sample, law: NoiseLaw) -> Isolated:
-        """From a sample of the image."""
-        regression = regress_bands(sample.y, sample.ok)
-        away = regression.residual(sample.y, sample.ok).abs()
-        return cls(law, regression, _spread(away, sample.ok))
-
-    def find(self, y: Tensor, x: Tensor | None = None) -> Tensor:
-        """Lost voxels among rows (band, ..., col): impulses, and those that are not believed (NaN)."""
-        ok = ~y.isnan()
-        shape = (-1, *(1,) * (y.dim() - 1))
-        known = torch.where(ok, y, 0.0)
-        noise = torch.maximum(self.law.variance(known).sqrt(), self.law.level.view(shape))
-        away = self.regression.residual(known, ok)
-        # Where bands are missing, what the others say is not known.
-        whole = ok.all(0)
-        z = torch.where(whole, away / torch.maximum(self.spread.view(shape), noise), 0.0)
-        # Through what it says of others, an impulse is seen in other bands, too, but less.
-        far = z.abs() > (0.4 * z.abs().amax(0)).clamp_min(IMPULSE)
-        alike = torch.zeros_like(far)
-        for dim in (0, y.dim() - 1):
-            size = y.shape[dim] - 1
-            a, b = ((slice(None),) * dim + (s,) for s in (slice(1, None), slice(size)))
-            for here, there in ((a, b), (b, a)):
-                alike[here] |= z[there] * z[here].sign() > (z[here].abs() / 2).clamp_min(BESIDE)
-        out = far & ~alike
-        return (out & (out.sum(0) <= RARE * len(y))) | ~ok
 
 
 def spare_model(sample: Sample, law: NoiseLaw, dead: float, quiet: bool) -> Blend | None:
@@ -249,53 +124,6 @@ def spare_model(sample: Sample, law: NoiseLaw, dead: float, quiet: bool) -> Blen
     return Blend(0.0, dead + found, law, isolated, expected)
 
 
-def _spread(away: Tensor, ok: Tensor) -> Tensor:
-    """Robust standard deviation (band,) of distances."""
-    found: Tensor = find_medians(away.flatten(1), ok.flatten(1)) / 0.6745
-    return found
-
-
-@dataclass(frozen=True, eq=False)
-class Outliers:
-    """What tells voxels that are not signal plus noise: six spreads from the model and from other bands.
-
-    Where only the model is far off, it has smoothed the image; there the other bands agree with the voxel.
-
-    Attributes:
-        spread, apart: (band,) robust standard deviation of y - x, and of y less what other bands say.
-    """
-
-    law: NoiseLaw
-    regression: Regression
-    spread: Tensor
-    apart: Tensor
-
-    @classmethod
-    def learn(cls, sample: Sample, x: Tensor, law: NoiseLaw) -> Outliers:
-        """From a sample of the image and the same blocks of the model's."""
-        y, ok = sample.y, sample.ok
-        regression = regress_bands(y, ok)
-        other = regression.residual(y, ok).abs()
-        return cls(law, regression, _spread((y - x).abs(), ok), _spread(other, ok))
-
-    def find(self, y: Tensor, x: Tensor) -> Tensor:
-        """Lost voxels among rows (band, ...): outliers, and those of which no value is believed (NaN)."""
-        ok = ~y.isnan()
-        shape = (-1, *(1,) * (y.dim() - 1))
-        away = (y - x).abs()
-        other = self.regression.residual(y, ok).abs()
-        noise = torch.maximum(self.law.variance(x).sqrt(), self.law.level.view(shape))
-        far = [
-            v > OUTLIER * torch.maximum(s.view(shape), noise)
-            for v, s in ((away, self.spread), (other, self.apart))
-        ]
-        out = far[0] & far[1] & (other > 0.5 * away)
-        if mean_level(self.law) <= MILD:
-            # A pixel that is odd in many bands is a rare material; impulses hit single bands.
-            out &= out.sum(0) <= RARE * len(y)
-        return out | ~ok
-
-
 def measure_unevenness(sample: Sample, x: Tensor, law: NoiseLaw) -> float:
     """How much the noise varies over the image beyond its law: spread of log variance, mean over bands.
 
@@ -320,7 +148,7 @@ def measure_tails(sample: Sample, x: Tensor) -> float:
     have 0.0003, impulses in a third of the bands 0.01 and more.
     """
     away = (sample.y - x).abs()
-    far = away > 4 * _spread(away, sample.ok)[:, None, None, None]
+    far = away > 4 * find_spread(away, sample.ok)[:, None, None, None]
     return int((far & sample.ok).sum()) / max(1, int(sample.ok.sum()))
 
 

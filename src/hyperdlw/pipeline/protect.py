@@ -28,7 +28,7 @@ from torch import Tensor
 
 from ..errors import BadOption
 from ..io import Curve, is_spectra, make_curve, open_cube, read_spectra
-from .mild import Sample
+from .sample import Sample
 
 Protect = str | PathLike[str] | ArrayLike | Sequence[object] | None
 """A spectrum, a mask or a region, or several of them."""

@@ -34,8 +34,9 @@ from ..errors import BadInput
 from ..weights import NoiseLaw
 from .guard import NOTHING
 from .invented import Belief, find_least
-from .mild import Sample, choose_blend
+from .mild import choose_blend
 from .prepare import Range, prepare_cube
+from .sample import Sample
 
 CUT = 4.0
 """Standard deviations to which what was removed is cut."""
