@@ -7,6 +7,8 @@ import pytest
 
 from hyperdlw import denoise, denoise_file
 from hyperdlw.errors import BadOption, DlwError
+from hyperdlw.pipeline import Outputs
+from hyperdlw.solver import Schedule
 
 
 def make_data() -> np.ndarray:
@@ -30,3 +32,25 @@ def test_a_cube_of_nan_is_never_written(tmp_path, tile, monkeypatch):
             tmp_path / "in.npy", tmp_path / "out.npy", model="tv", weights="uniform", tile=tile
         )
     assert not (tmp_path / "out.npy").exists()
+
+
+@pytest.mark.parametrize("tile", [None, 6])
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("tolerance", [1e3, 1e-12])
+def test_a_strict_run_hands_over_all_or_nothing(tmp_path, tile, strict, tolerance):
+    """The cube, the weights, the picture and the report: all if the solver converges, else none."""
+    np.save(tmp_path / "in.npy", make_data())
+    names = {"weights": "w.npy", "report": "r.json", "picture": "p.png"}
+    report = denoise_file(
+        tmp_path / "in.npy",
+        tmp_path / "out.npy",
+        outputs=Outputs(**{kind: str(tmp_path / name) for kind, name in names.items()}),
+        strict=strict,
+        model="tv",
+        weights="uniform",
+        schedule=Schedule(6, 1.0, tolerance=tolerance),
+        tile=tile,
+    )
+    assert report.converged == (tolerance > 1)
+    wanted = {"out.npy", *names.values()} if report.converged or not strict else set()
+    assert {p.name for p in tmp_path.iterdir()} == {"in.npy", *wanted}
