@@ -100,6 +100,25 @@ def test_clean_removes_what_is_left(tmp_path, capsys):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.npy"]
 
 
+def test_images_of_past_steps_go(tmp_path):
+    """The room on disk does not grow with the number of steps."""
+    source, target = tmp_path / "in.npy", tmp_path / "out.npy"
+    np.save(source, make_data(1))
+    held: dict[int, int] = {}
+
+    def watch(name: str, done: int, count: int) -> None:
+        if name.startswith("step "):
+            step = int(name.split()[1].split("-")[0])
+            images = [p for p in folder_of(target).rglob("*") if p.suffix != ".npz" and p.is_file()]
+            held[step] = max(held.get(step, 0), len(images))
+
+    tell = SimpleNamespace(plan_made=lambda *_: None, item_done=watch)
+    denoise_file(source, target, progress=tell, **GIVEN)
+    steps = sorted(held)
+    assert len(steps) > 8
+    assert len({held[k] for k in steps[3:-1]}) == 1, held
+
+
 def test_partial_files_of_dead_processes_go(tmp_path):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
