@@ -17,7 +17,7 @@ EXTRA_docs := docs
 EXTRA_trust := trust
 
 .PHONY: trust trust-coverage trust-kills trust-mutants trust-fuzz trust-sbom
-.PHONY: demo test test-slow fuzz lint format docs figures listing bench bench-small lock clean
+.PHONY: demo test test-slow gpu-test fuzz lint format docs figures listing bench bench-small lock clean
 .SECONDARY:
 
 # The run time: the package and what it needs. A torch that is there is kept. LOCKED=1 installs what
@@ -52,6 +52,10 @@ test: $(VENV)/.test
 
 test-slow: $(VENV)/.test
 	$(PYTEST) -m slow
+
+# For machines with a graphics card and a torch that is built for it.
+gpu-test: $(VENV)/.test
+	$(PYTEST) tests/devices
 
 fuzz: $(VENV)/.test
 	HYPERDLW_FUZZ=2000 $(PYTEST) -n 2 tests/fuzz tests/io/test_faults.py

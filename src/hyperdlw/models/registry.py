@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ..errors import BadInput, BadOption
 from ..io import Entry, Registry
-from ..networks import files
+from ..networks import files, place_network
 from ..solver import Model, Problem, Schedule, Solution, State, Watch
 from . import ctv, dip, e3dtv, lrtfdfr, lrtv, nn, picture, plain, pnp, svtv, tv, tvs
 from .denoisers import DenoiserSpec, find_network, resolve_denoiser, resolve_plane_denoiser
@@ -118,7 +118,7 @@ class TrainedNetwork:
         return f"{files.load_rival(self.name).card['architecture']} from {self.name}"
 
     def __call__(self, y: Tensor, *, seed: int = 0) -> Tensor:
-        net = files.load_rival(self.name).net
+        net = place_network(files.load_rival(self.name).net, y.device)
         with torch.no_grad():
             out: Tensor = net(y)
         return out

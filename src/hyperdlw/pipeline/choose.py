@@ -277,10 +277,20 @@ class ImageRounds:
     valid: Tensor
     weights: Tensor = NOTHING
     x: Tensor | None = None
+    device: str = "cpu"
+    """Where the source works; the rest is where the image is."""
 
     def weigh(self) -> None:
         """The weights, from the restored image where there is one."""
-        self.weights = self.source(self.y, self.valid, self.x)
+        x = None if self.x is None else self.x.to(self.device)
+        found = self.source(self.y.to(self.device), self.valid.to(self.device), x)
+        self.weights = found.to(self.y.device)
+
+    def to(self, place: str) -> ImageRounds:
+        """The same on a device."""
+        x = None if self.x is None else self.x.to(place)
+        y, valid, w = (v.to(place) for v in (self.y, self.valid, self.weights))
+        return ImageRounds(self.source, y, valid, w, x, self.device)
 
     def problem(self, model: Model, seed: int = 0) -> Problem:
         """The model with this image and its weights."""
@@ -289,7 +299,7 @@ class ImageRounds:
     def on_rows(self, rows: slice) -> ImageRounds:
         """The same for some rows."""
         cut = self.y[:, rows], self.valid[:, rows], self.weights[:, rows]
-        return ImageRounds(self.source.on_rows(rows), *cut)
+        return ImageRounds(self.source.on_rows(rows), *cut, device=self.device)
 
 
 def choose_settings(

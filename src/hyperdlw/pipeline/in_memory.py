@@ -50,7 +50,9 @@ class InMemory:
         options, facts = self.options, self.facts
         ready = self.ready = prepare_cube(self.noisy, options.range, options.removes_columns)
         source = options.source.on_bands(ready.use)
-        self.image = ImageRounds(source, ready.y, ready.valid)
+        place = options.solver_device
+        y, valid = ready.y.to(place), ready.valid.to(place)
+        self.image = ImageRounds(source, y, valid, device=options.device)
         facts.note_scaling(ready.scaling, ready.skipped)
         wild = self.noisy.data[ready.use][ready.rows.wild.numpy()]
         facts.wild, facts.bright = wild.size, int(ready.rows.bright.sum())
@@ -82,7 +84,7 @@ class InMemory:
         image = self.image
         self.trusted = self.sample
         if not self.spared:
-            self.trusted = self.sample.trusting(self.sample.blocks_of(image.weights))
+            self.trusted = self.sample.trusting(self.sample.blocks_of(image.weights.cpu()))
         rows = choice_rows(image.y.shape)
         self.chosen = choose_settings(
             self.options, image.y.shape, self.trusted, rows, lambda: image.on_rows(rows)
@@ -104,7 +106,8 @@ class InMemory:
 
     def restore(self) -> Counts:
         """The image in the units of the cube, beside what took no part."""
-        image, ready, noisy, w = self.image, self.ready, self.noisy, self.image.weights
+        image = self.image = self.image.to("cpu")
+        ready, noisy, w = self.ready, self.noisy, image.weights
         assert image.x is not None
         x = self._blend(image.x) if self.options.mild or self.quiet else image.x
         x = self._keep(ready.rows.y, x, image.x)
@@ -115,8 +118,8 @@ class InMemory:
             self.cube = put_back(noisy, ready, x, fill, gaps_only)
         self.weights = np.zeros(noisy.shape, np.float32)
         self.weights[ready.use] = w.numpy()
-        low = int(((w < 0.1) & image.valid).sum())
-        return Counts(int(np.count_nonzero(~noisy.valid)), low, int(image.valid.sum()))
+        low = int(((w < 0.1) & ready.valid).sum())
+        return Counts(int(np.count_nonzero(~noisy.valid)), low, int(ready.valid.sum()))
 
     def _look_back(self, x: Tensor, sd: Tensor | None) -> None:
         """Which voxels are invented, and whether what was removed is noise."""
@@ -162,7 +165,7 @@ class InMemory:
         facts = self.facts
         if not self.options.mild:
             filled, none = (
-                torch.where(y.isnan(), self.image.y, y),
+                torch.where(y.isnan(), self.ready.y, y),
                 torch.zeros_like(y, dtype=torch.bool),
             )
             if facts.kept is None:
@@ -206,8 +209,8 @@ class InMemory:
         restored = torch.where(again.isnan(), image.y, again)
         if not self.spared:
             model = self.options.build(y.shape, self.chosen.total(True), self.chosen.rank)
-            problem = replace(image.problem(model, self.options.seed or 0), y=restored)
-            restored = solve(problem).x
+            there = replace(image, y=restored).to(self.options.solver_device)
+            restored = solve(there.problem(model, self.options.seed or 0)).x.cpu()
         model_again = restored
         if blend is not None:
             restored = self._mix(blend, again, restored)

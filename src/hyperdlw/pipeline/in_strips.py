@@ -188,7 +188,10 @@ class InStrips:
 
         def read() -> ImageRounds:
             source = self.options.source.on_bands(job.use_mask).on_rows(rows)
-            return ImageRounds(source, *job.filled(rows), job.w.read(rows))
+            place = self.options.solver_device
+            y, valid = (v.to(place) for v in job.filled(rows))
+            w = job.w.read(rows).to(place)
+            return ImageRounds(source, y, valid, w, device=self.options.device)
 
         def look(_: int) -> dict[str, object]:
             return asdict(choose_settings(self.options, shape, trusted, rows, read))
@@ -208,11 +211,13 @@ class InStrips:
             return Outcome(model, 0, {}, True)
         folder = job.folder / f"steps{work.round}"
         folder.mkdir(exist_ok=True)
-        arrays = job.y, job.w, Whole(torch.tensor([b.mean for b in job.bands]))
+        place = self.options.solver_device
+        means = torch.tensor([b.mean for b in job.bands], device=place)
+        arrays = replace(job.y, device=place), replace(job.w, device=place), Whole(means)
         seed, staged = self.options.seed or 0, use_stages(model)
         problem = DiskProblem(folder, job.plan, staged, model.schedule, *arrays, seed)
         image, steps, now, converged = StripSolver(problem, work).solve()
-        self.job = replace(job, result=image)
+        self.job = replace(job, result=replace(image, device="cpu"))
         return Outcome(model, steps, {"primal": now.primal, "dual": now.dual}, converged)
 
     def restore(self) -> Counts:

@@ -14,6 +14,7 @@ from ..models import DenoiserSpec, defaults
 from ..solver import Model, Schedule
 from ..testbed import Truth
 from ..weights import DEFAULT, Source, Spec, Uniform, resolve
+from .devices import find_device, solver_device
 from .prepare import Range, check_range
 from .protect import Protect, Protection, parse_protection
 
@@ -48,6 +49,7 @@ class Settings(TypedDict, total=False):
     uncertainty: bool
     include_invented: bool
     protect: Protect
+    device: str
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Options:
         notes: what was chosen for the user, in sentences.
         include_invented: whether statistics include voxels that the model invented.
         protect: spectra and pixels that must not be smoothed away.
+        device: where networks work: "cpu", "cuda" or "mps".
     """
 
     model: str
@@ -86,6 +89,12 @@ class Options:
     notes: tuple[str, ...] = ()
     include_invented: bool = False
     protect: Protection | None = None
+    device: str = "cpu"
+
+    @property
+    def solver_device(self) -> str:
+        """Where the solver works; published methods work on the processor."""
+        return "cpu" if self.published else solver_device(self.device)
 
     @property
     def original(self) -> bool:
@@ -174,6 +183,7 @@ def check_options(
     memory: Memory = None,
     strength: Strength = 1.0,
     protect: Protect = None,
+    device: str = "cpu",
     **others: object,
 ) -> Options:
     """Options from the keywords of :func:`hyperdlw.denoise` (:class:`Settings`); or one sentence."""
@@ -186,8 +196,8 @@ def check_options(
     published = entry.kind == "published"
     source = Uniform(name="none") if published else resolve(weights, truth)
     kept = parse_protection(protect)
-    limit = parse_memory(memory)
-    options = Options(model, source, strength, memory=limit, protect=kept, **others)  # type: ignore[arg-type]
+    where = {"memory": parse_memory(memory), "device": find_device(device)}
+    options = Options(model, source, strength, protect=kept, **where, **others)  # type: ignore[arg-type]
     models.find_model(
         model, original=options.original, rank=options.rank, denoiser=options.denoiser
     )

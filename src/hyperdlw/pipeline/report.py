@@ -81,6 +81,7 @@ class Report:
     seed: int | None
     versions: dict[str, str]
     threads: int
+    device: str = "cpu"
     balance: float = 1.0
     noise: Json | None = None
     set_aside: Json = field(default_factory=dict)
@@ -280,6 +281,7 @@ def make_report(
         seed=options.seed,
         versions={"hyperdlw": __version__, "torch": torch.__version__, "numpy": np.__version__},
         threads=torch.get_num_threads(),
+        device=options.device,
         balance=chosen.factor,
         noise=facts.describe_noise(),
         set_aside=facts.describe_aside(),

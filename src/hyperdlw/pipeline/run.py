@@ -110,6 +110,7 @@ def denoise(
     uncertainty: bool = False,
     include_invented: bool = False,
     protect: Protect = None,
+    device: str = "cpu",
     watch: Callable[[State[Tensor]], None] | None = None,
 ) -> Result:
     """Restore a noisy cube.
@@ -161,6 +162,8 @@ def denoise(
             (ENVI library, CSV) or of a mask, a region "ROW:ROW,COL:COL", a spectrum (band,), a mask (row,
             col), or a list of these. A matched filter finds the same amplitude of a spectrum before and
             after; pixels come back as measured.
+        device: where networks and solver work: "cpu", "cuda", "mps" (networks alone), or "auto",
+            a card if there is one.
         watch: called with the solver's state after every step (of a cube that is solved whole).
 
     >>> rng = np.random.default_rng(0)
@@ -190,6 +193,7 @@ def denoise(
         uncertainty=uncertainty,
         include_invented=include_invented,
         protect=protect,
+        device=device,
     ).suit(noisy.metadata)
     plan = plan_run(noisy.shape, options)
     if not plan.tiled:

@@ -38,8 +38,9 @@ def raw_strip(job: Job, source: Source, out: DiskArray, i: int) -> list[float]:
     own = job.plan.window(i, 0).own
     top = max(0, own.start - source.reach)
     rows = slice(top, min(own.stop + source.reach, job.plan.shape[1]))
-    y, valid = job.filled(rows)
-    x = None if job.result is None else job.result.read(rows)
+    place = job.options.device
+    y, valid = (v.to(place) for v in job.filled(rows))
+    x = None if job.result is None else job.result.read(rows).to(place)
     cut = slice(own.start - top, own.stop - top)
     raw = source.on_rows(rows).raw(y, valid, x).expand_as(y)[:, cut]
     out.write(own, raw)
@@ -54,8 +55,9 @@ def raw_strip(job: Job, source: Source, out: DiskArray, i: int) -> list[float]:
 
 def raw_band(job: Job, source: Source, out: DiskArray, b: int) -> list[float]:
     """The same for a band."""
-    y, valid = job.band(b)
-    x = None if job.result is None else torch.from_numpy(job.restored(b))
+    place = job.options.device
+    y, valid = (v.to(place) for v in job.band(b))
+    x = None if job.result is None else torch.from_numpy(job.restored(b)).to(place)
     raw = source.raw(y, valid, x).expand_as(y)
     out.write_band(b, raw[0])
     return [0.0, sum_weights(raw[valid])]

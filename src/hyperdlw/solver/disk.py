@@ -30,11 +30,15 @@ class DiskArray:
 
     Not through a map: machines that share a disk would overwrite each other's part of a page, and
     mapped pages count as memory in use.
+
+    Attributes:
+        device: where the tensors are that are read.
     """
 
     path: Path
     shape: tuple[int, ...]
     dtype: str = "float32"
+    device: str = "cpu"
 
     def make(self) -> DiskArray:
         """Reserve the room on the disk; an array that is there stays as it is."""
@@ -57,7 +61,8 @@ class DiskArray:
                 for first, part in runs:
                     file.seek((k * height + first) * width * images.itemsize)
                     self._fill(file, image[part])
-        return torch.from_numpy(images.reshape(*self.shape[:-2], len(numbers), width))
+        found = torch.from_numpy(images.reshape(*self.shape[:-2], len(numbers), width))
+        return found.to(self.device)
 
     def read_band(self, b: int) -> Tensor:
         """A copy of an image, or of several, by the first index."""
@@ -65,7 +70,7 @@ class DiskArray:
         with open(self.path, "rb") as file:
             file.seek(b * held.nbytes)
             self._fill(file, held)
-        return torch.from_numpy(held)
+        return torch.from_numpy(held).to(self.device)
 
     def _fill(self, file: BufferedReader, part: NDArray[np.generic]) -> None:
         if file.readinto(part.data) != part.nbytes:
@@ -75,7 +80,7 @@ class DiskArray:
         """Some rows of all images."""
         height, width = self.shape[-2:]
         first, stop, _ = rows.indices(height)
-        images = values.expand(*self.shape[:-2], stop - first, width).numpy()
+        images = values.expand(*self.shape[:-2], stop - first, width).cpu().numpy()
         with open(self.path, "r+b") as file:
             for k, part in enumerate(images.reshape(-1, stop - first, width)):
                 file.seek((k * height + first) * width * np.dtype(self.dtype).itemsize)
@@ -83,7 +88,7 @@ class DiskArray:
 
     def write_band(self, b: int, values: Tensor) -> None:
         """All rows of an image, or of several, by the first index."""
-        part = np.ascontiguousarray(values.expand(self.shape[1:]).numpy(), self.dtype)
+        part = np.ascontiguousarray(values.expand(self.shape[1:]).cpu().numpy(), self.dtype)
         with open(self.path, "r+b") as file:
             file.seek(b * part.nbytes)
             file.write(part.data)

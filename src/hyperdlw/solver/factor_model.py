@@ -109,7 +109,7 @@ def leading_start(total: Tensor, rank: int) -> NewSpectra:
 def arbitrary_start(total: Tensor, rank: int) -> NewSpectra:
     """Arbitrary spectra (see :func:`arbitrary_values`); of ``total`` only the shape counts."""
     bands = total.shape[-1] - 1
-    spectra = arbitrary_values((bands, rank)).expand(*total.shape[:-2], bands, rank)
+    spectra = arbitrary_values((bands, rank)).to(total).expand(*total.shape[:-2], bands, rank)
     return NewSpectra(spectra, torch.zeros_like(spectra[..., 0, :]), None, total[..., :-1, -1])
 
 

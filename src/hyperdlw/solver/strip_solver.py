@@ -94,7 +94,7 @@ class StripSolver:
             gram, peaks = totals
             whole = replace(g.whole, norm=norm_of(gram), peak=float(peaks.max()))
             self.g = g = replace(g, whole=whole)
-        tiny = torch.zeros(g.shape[0], 2, 2)
+        tiny = torch.zeros(g.shape[0], 2, 2, device=g.y.device)
         # The shapes of all images, from an image of four pixels.
         like = start(Problem(g.model, tiny, tiny, 0, g.whole), g.schedule)
         made: list[DiskArray] = []
@@ -118,7 +118,7 @@ class StripSolver:
         g, staged = self.g, self.g.staged(f)
         if staged.project_part is None:
             return None
-        channels = staged.project_part(torch.zeros(g.shape[0], 1, 1), small).shape[:-2]
+        channels = staged.project_part(self.one_pixel(), small).shape[:-2]
         out, stage = g.array(f"start-images{f}", channels), f"start: images {f}"
         if staged.start_images is None:
             work = partial(strip_step.project_strip, g, None, f, small, out)
@@ -127,6 +127,10 @@ class StripSolver:
             make, whole = staged.start_images, slice(None)
             self.work.map(stage, lambda _: out.write(whole, make(g.shape)), [0], [out], here=True)
         return out
+
+    def one_pixel(self) -> Tensor:
+        """An image of one pixel, for the shapes of others."""
+        return torch.zeros(self.g.shape[0], 1, 1, device=self.g.y.device)
 
     def step(self, s: DiskState) -> DiskState:
         """One step over all strips: what is local in as few passes as possible."""
@@ -170,7 +174,7 @@ class StripSolver:
         if "spectrum" in pieces:
             half = (bands, rows, cols // 2 + 1)
             dtype = "complex64" if self.g.y.dtype == "float32" else "complex128"
-            x = DiskArray(self.g.folder / f"{name}-x", half, dtype)
+            x = DiskArray(self.g.folder / f"{name}-x", half, dtype, self.g.y.device)
         elif "x" in made and not (pieces[0] == "centre" and self.p.central is None):
             x = self.g.array(f"{name}-x", (bands,))
         out = s._replace(
@@ -208,7 +212,7 @@ class StripSolver:
         if staged.project_part is not None:
             update = staged.update_images
             assert update is not None
-            channels = staged.project_part(torch.zeros(g.shape[0], 1, 1), small).shape[:-2]
+            channels = staged.project_part(self.one_pixel(), small).shape[:-2]
             low, new = (g.array(f"{s.k}-{name}{f}", channels) for name in ("low", "images"))
             work = partial(strip_step.project_strip, g, slim._replace(carry=()), f, small, low)
             self.work.map(f"step {s.k}-low{f}", work, g.plan.strips, [low])
@@ -256,7 +260,7 @@ class StripSolver:
             path.with_suffix(".tmp.npz").replace(path)
             for file in files:
                 file.unlink()
-        return [torch.from_numpy(total) for total in _load(path)]
+        return [torch.from_numpy(total).to(self.g.y.device) for total in _load(path)]
 
     def remove_unused(self, *states: DiskState) -> None:
         """Remove the images that no state refers to any more."""

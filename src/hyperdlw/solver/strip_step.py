@@ -93,7 +93,8 @@ class DiskProblem:
 
     def array(self, name: str, lead: Sequence[int]) -> DiskArray:
         """Images (*lead, row, col) in a file of the folder; not made yet."""
-        return DiskArray(self.folder / name, (*lead, *self.shape[1:]), self.y.dtype)
+        shape = (*lead, *self.shape[1:])
+        return DiskArray(self.folder / name, shape, self.y.dtype, self.y.device)
 
 
 def use_stages(model: Model) -> Model:
@@ -136,7 +137,7 @@ def sum_start(g: DiskProblem, i: int) -> None:
     if g.model.begin is not None:
         own = p.measured[..., window.inside, :]
         # The largest value of every strip in a place of its own: adding them up keeps them apart.
-        peak = torch.zeros(len(g.plan.strips))
+        peak = own.new_zeros(len(g.plan.strips))
         peak[i] = own.abs().amax()
         parts += [exact_gram(own), peak]
     save_share(g, "first", i, parts)
@@ -185,7 +186,7 @@ def divide_band(g: DiskProblem, spectrum: DiskArray, out: DiskArray, mu: float, 
     parts = g.problem(None).weighted_operators(mu, g.schedule.proximal)
     reciprocal = invert_symbol(parts, g.shape)
     factor = reciprocal[b if len(reciprocal) > 1 else 0, :, : plane.shape[-1]]
-    divided = torch.fft.fft(plane, dim=0) * factor.to(plane.real.dtype)
+    divided = torch.fft.fft(plane, dim=0) * factor.to(plane.real)
     divided = torch.fft.ifft(divided, dim=0)
     out.write_band(b, divided)
 
@@ -246,7 +247,7 @@ def measure_strip_gap(g: DiskProblem, s: DiskState, i: int) -> float:
 
 def save_share(g: DiskProblem, stage: str, i: int, parts: Sequence[Tensor]) -> None:
     """Write one strip's share in some sums, in float64."""
-    np.savez(g.folder / f"{stage}-{i}.npz", *[v.double().numpy() for v in parts])
+    np.savez(g.folder / f"{stage}-{i}.npz", *[v.cpu().double().numpy() for v in parts])
 
 
 def _write(out: DiskState, made: State[Tensor], window: Window) -> None:

@@ -120,7 +120,7 @@ class WeightTraining(Training[Recipe, Network, tuple[Tensor, Tensor]]):
         The loss is a mean over patches, so the gradients of parts of the batch add up to the same,
         and the memory is that of one part.
         """
-        figures = torch.zeros(1 + len(self.recipe.sources))
+        figures = torch.zeros(1 + len(self.recipe.sources), device=patches[0].device)
         count = max(1, PART_VOXELS // patches[0][0].numel())
         for x, y in zip(*(torch.split(t, count) for t in patches), strict=True):
             loss, errors = bilevel_loss(self.net(y), y, x, self.recipe)

@@ -18,11 +18,13 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from ..errors import BadFile, DlwError, OutputExists
 from ..io import atomic
 from ..networks import FFDNet, Network, Rival
 from ..networks import files as store
+from ..pipeline import find_device, solver_device
 from .card import describe_run
 from .optimisers import build_optimiser
 from .recipe import TrainingPlan
@@ -157,9 +159,23 @@ class Training(ABC, Generic[PlanT, NetT, BatchT]):
             setattr(self, name, value)
         return self
 
+    def place(self, device: str) -> None:
+        """Go on on another device; checkpoints are read on any."""
+        if self.device.type == device:
+            return
+        self.net.to(device)
+        self.optimiser.load_state_dict(self.optimiser.state_dict())  # to where the parameters are
+        self.average = {k: v.to(device) for k, v in self.average.items()}
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return next(self.net.parameters()).device
+
     def averaged(self) -> NetT:
-        """The network with the running mean of its parameters, the one that is shipped."""
+        """The network with the running mean of its parameters, the one that is shipped; on the processor."""
         net = copy.deepcopy(self.net)
+        net.cpu()
         net.load_state_dict(self.average)
         net.eval()
         return net
@@ -175,9 +191,9 @@ class Training(ABC, Generic[PlanT, NetT, BatchT]):
         parameters = list(self.net.parameters())
         for p in parameters:
             p.grad = torch.zeros_like(p)
-        figures = torch.zeros(1 + len(self.figure_names))
+        figures = torch.zeros(1 + len(self.figure_names), device=self.device)
         if indices:  # a process may have no patch of a small batch
-            cut = patches.cut_batch(self.step, indices)
+            cut = tree_map(lambda v: v.to(self.device), patches.cut_batch(self.step, indices))
             figures = self.add_gradients(cut, batch)
         if world > 1:
             for p in parameters:
@@ -212,12 +228,15 @@ class RunSettings(TypedDict, total=False):
     """How a training is run; it changes nothing in the network.
 
     Attributes:
+        device: "cpu", "cuda", or "auto": a card if there is one. On "mps" there is no training, which needs
+            float64.
         resume: go on from ``out/checkpoint.pt``.
         checkpoint_minutes: time between two checkpoints; 3 by default.
         minutes: stop after this time (the run can be resumed).
         report: called with the plan and the figures of every step.
     """
 
+    device: str
     resume: bool
     checkpoint_minutes: float
     minutes: float | None
@@ -244,6 +263,7 @@ def run_training(
     ``out`` is a folder that gets ``checkpoint.pt``, ``log.jsonl`` and the network itself,
     ``<name>.safetensors``.
     """
+    run.place(solver_device(find_device(settings.get("device", "cpu"))))
     _step_to_end(run, data, out, settings)
     target = out / f"{run.recipe.name}.safetensors"
     rank, world = find_place()

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..errors import BadOption, unknown_name
 from ..io import Entry, Registry, open_cube
 from ..models import defaults
-from ..networks import GROUP, DLWnet3d, Network
+from ..networks import GROUP, DLWnet3d, Network, place_network
 from ..networks import files as store
 from ..testbed import Truth
 from .formulas import Given, Mixture, Oracle, Original, Precision, Robust, Uniform
@@ -42,7 +42,7 @@ class Net(Source):
         object.__setattr__(self, "reach", self.net.radius)
 
     def raw(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
-        return predict_logits(self.net, y)
+        return predict_logits(place_network(self.net, y.device), y)
 
     @property
     def modules(self) -> tuple[nn.Module, ...]:

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from ...cube import Cube
 
 
+class DeviceChoice(StrEnum):
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+    mps = "mps"
+
+
 class ScheduleChoice(StrEnum):
     paper = "paper"
     converged = "converged"
@@ -85,6 +92,10 @@ Memory = Annotated[
         metavar="SIZE",
         help="Most memory to use, such as 2G; larger cubes are worked on in tiles.",
     ),
+]
+Device = Annotated[
+    DeviceChoice,
+    typer.Option("--device", help="Where networks and solver work; auto: a graphics card if any."),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing outputs.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]

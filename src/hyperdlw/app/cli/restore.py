@@ -112,6 +112,7 @@ def denoise(
         bool, typer.Option("--fill", help="Fill voxels that were not measured by the model.")
     ] = False,
     memory: options.Memory = None,
+    device: options.Device = options.DeviceChoice.cpu,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -179,6 +180,7 @@ def denoise(
         "paper": paper,
         "include_invented": include_invented,
         "memory": memory,
+        "device": device.value,
         "scheduler": scheduler,
     }
     how: dict[str, Any] = {"overwrite": overwrite, "strict": strict, "auto": auto}

@@ -15,7 +15,7 @@ import typer
 
 from ...errors import BadFile, BadOption, make_harmless
 from . import console
-from .options import split_words
+from .options import DeviceChoice, split_words
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -42,6 +42,9 @@ class TrainingOptions:
         typer.Option(min=0, help="of weights, patches and noise, instead of the recipe's"),
     ] = None
     minutes: Annotated[float | None, typer.Option(help="stop after this time; resume later")] = None
+    device: Annotated[
+        DeviceChoice, typer.Option(help="where it is trained; auto: a graphics card if any")
+    ] = DeviceChoice.cpu
     checkpoint_minutes: Annotated[float, typer.Option(help="time between checkpoints")] = 3.0
     threads: Annotated[int | None, typer.Option(help="threads of torch")] = None
 
@@ -98,6 +101,7 @@ class TrainingOptions:
         with _join_processes() as rank, show_progress() as show:
             settings: RunSettings = {
                 "resume": self.resume,
+                "device": self.device.value,
                 "checkpoint_minutes": self.checkpoint_minutes,
                 "minutes": self.minutes,
                 "report": show,

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ...errors import BadOption, unknown_name
 from ...io import Entry, Registry
-from ...networks import FFDNet, files
+from ...networks import FFDNet, files, place_network
 from ...solver import Small, StagedProx
 from . import framelet
 
@@ -97,7 +97,8 @@ def _shipped() -> FFDNet:
 
 def denoise_planes(images: Tensor, sigma: Tensor | float) -> Tensor:
     """Denoise grey images near [0, 1] with the shipped network, see :data:`PlaneDenoiser`."""
-    out: Tensor = _shipped()(images, torch.as_tensor(sigma))
+    net = place_network(_shipped(), images.device)
+    out: Tensor = net(images, torch.as_tensor(sigma).to(images.device))
     return out
 
 
