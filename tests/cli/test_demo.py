@@ -70,9 +70,10 @@ def test_path_of_a_newcomer(tmp_path: Path, capsys, monkeypatch):
     small = demo.scenes.synthetic(6, 24, 28, rng=np.random.default_rng(0))
     noisy = demo.noise.case(5, small.data, np.random.default_rng(1)).y
     io.save_cube(small.with_data(noisy), tmp_path / "own file.hdr")
-    demo.print_next(Console(width=200))
+    monkeypatch.chdir(tmp_path)
     commands = []
-    for _ in range(4):
+    assert cli.run(["demo", "--scene"]) == 0
+    for _ in range(5):
         monkeypatch.setattr(
             cli.console, "out", Console(force_terminal=True, soft_wrap=True, highlight=False)
         )
@@ -88,3 +89,6 @@ def test_path_of_a_newcomer(tmp_path: Path, capsys, monkeypatch):
         assert cli.run(words) == 0
     assert commands == ["info", "denoise", "audit"]
     assert (tmp_path / "own file-clean.hdr").exists()
+    page = (tmp_path / "own file-clean.html").read_text()
+    assert "What denoising took away" in page
+    assert "hyperdlw audit" in page

@@ -271,6 +271,7 @@ def write_scene(folder: Path, console: Console) -> list[Path]:
     for path, cube in zip(paths, (clean.with_data(noisy.y), clean), strict=True):
         save_cube(cube, path, overwrite=True)
         console.print(f"written: {path}", markup=False)
+    print_next(console)
     return paths
 
 

@@ -179,7 +179,9 @@ def _pictures(d: Dossier) -> str:
             before, "Before, in pseudo colour. Dots: the three pixels of the spectra below."
         ),
         make_figure(after, "After, with the same stretch."),
-        make_figure(change, f"How much was changed: dark little, bright much.{every}"),
+        make_figure(
+            change, f"How much was changed: dark little, bright much, grey not at all.{every}"
+        ),
         "</div>",
     )
 
