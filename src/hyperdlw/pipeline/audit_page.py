@@ -23,6 +23,7 @@ from .audit_pictures import (
     draw_correlations,
     draw_invented,
     draw_weights,
+    find_spots,
     show_band,
     show_colours,
 )
@@ -291,21 +292,6 @@ def _removed(d: Dossier) -> str:
     )
     shown = f'<div class="row">{matrix}</div>'
     return make_section("What was removed", make_note(told), *rows, shown)
-
-
-def find_spots(look: Look) -> list[tuple[int, int]]:
-    """Three pixels of a look with as many measured bands as any around them."""
-    _, rows, cols = look.noisy.shape
-    known = look.noisy.valid.sum(0)
-    spots = []
-    for part in (0.25, 0.5, 0.75):
-        r, c = int(part * (rows - 1)), int(part * (cols - 1))
-        near = known[max(0, r - 8) : r + 9, max(0, c - 8) : c + 9]
-        if known[r, c] < near.max():
-            i, j = np.unravel_index(int(near.argmax()), near.shape)
-            r, c = max(0, r - 8) + int(i), max(0, c - 8) + int(j)
-        spots.append((r, c))
-    return spots
 
 
 def _spectra(d: Dossier) -> str:

@@ -34,6 +34,21 @@ def _fit(picture: RGB) -> RGB:
     return picture[::step, ::step].repeat(times, axis=0).repeat(times, axis=1)
 
 
+def find_spots(look: Look) -> list[tuple[int, int]]:
+    """Three pixels of a look with as many measured bands as any around them."""
+    _, rows, cols = look.noisy.shape
+    known = look.noisy.valid.sum(0)
+    spots = []
+    for part in (0.25, 0.5, 0.75):
+        r, c = int(part * (rows - 1)), int(part * (cols - 1))
+        near = known[max(0, r - 8) : r + 9, max(0, c - 8) : c + 9]
+        if known[r, c] < near.max():
+            i, j = np.unravel_index(int(near.argmax()), near.shape)
+            r, c = max(0, r - 8) + int(i), max(0, c - 8) + int(j)
+        spots.append((r, c))
+    return spots
+
+
 def show_colours(look: Look, spots: Sequence[tuple[int, int]]) -> tuple[RGB, RGB, RGB]:
     """Before and after in pseudo colour, with dots, and the change."""
     bands = colour_bands(look.restored)
