@@ -17,7 +17,8 @@ EXTRA_docs := docs
 EXTRA_trust := trust
 
 .PHONY: trust trust-coverage trust-kills trust-mutants trust-fuzz trust-sbom
-.PHONY: demo test test-slow gpu-test fuzz lint format docs figures listing bench bench-small lock clean
+.PHONY: demo test test-slow gpu-test fuzz lint format docs figures figures-walk listing bench bench-small
+.PHONY: lock clean
 .SECONDARY:
 
 # The run time: the package and what it needs. A torch that is there is kept. LOCKED=1 installs what
@@ -115,6 +116,10 @@ docs: $(VENV)/.docs
 figures: $(VENV)/.run
 	OMP_NUM_THREADS=1 $(BIN)/python docs/_tools/figures.py
 	OMP_NUM_THREADS=1 $(BIN)/python docs/_tools/noises.py
+
+# The real scene and the page, photographed in Chromium.
+figures-walk: $(VENV)/.test
+	OMP_NUM_THREADS=1 $(BIN)/python docs/_tools/walk.py
 
 # Every table and figure of the paper on a small scene made by code: minutes, to see that all run.
 bench-small: $(VENV)/.test

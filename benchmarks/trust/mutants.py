@@ -177,10 +177,15 @@ def _split(word: str) -> tuple[str, str]:
 
 
 class FirstFailure:
-    """A plugin of pytest that notes which test failed first, in a file."""
+    """A plugin of pytest that notes which test failed first, in a file, and ends when time is up."""
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def __init__(self, file: Path, seconds: float) -> None:
+        self.file, self.seconds = file, seconds
+
+    def pytest_runtest_logfinish(self) -> None:
+        spent = os.times()
+        if sum(spent[:4]) > self.seconds and not self.file.exists():
+            os._exit(0)  # not found so far
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         self._note(report)
@@ -193,8 +198,11 @@ class FirstFailure:
             self.file.write_text(report.nodeid)
 
 
-def run_tests(place: Path, words: list[str]) -> tuple[int, str]:
-    """The exit code of pytest in a copy of this process, -1 if it takes too long, and what failed."""
+def run_tests(place: Path, words: list[str], seconds: float = math.inf) -> tuple[int, str]:
+    """The exit code of pytest in a copy of this process, -1 if it takes too long, and what failed.
+
+    No test begins after so many seconds of the processor; the code is 0 if none has failed by then.
+    """
     import pytest
 
     note = place.parent / "failed"
@@ -211,7 +219,7 @@ def run_tests(place: Path, words: list[str]) -> tuple[int, str]:
         code: Any = 70
         try:
             usual = ["-x", "-p", "no:cacheprovider", "-m", "not slow"]
-            code = pytest.main([*usual, *words], plugins=[FirstFailure(note)])
+            code = pytest.main([*usual, *words], plugins=[FirstFailure(note, seconds)])
         finally:
             os._exit(int(code))
     until = time.monotonic() + PATIENCE
@@ -241,7 +249,7 @@ def passes(place: Path, test: str) -> bool:
     return code in (0, 5)
 
 
-def try_mutant(place: Path, mutant: Mutant) -> dict[str, Any]:
+def try_mutant(place: Path, mutant: Mutant, seconds: float) -> dict[str, Any]:
     """What became of a mutant."""
     from cosmic_ray import plugins
     from cosmic_ray.mutating import use_mutation
@@ -254,7 +262,7 @@ def try_mutant(place: Path, mutant: Mutant) -> dict[str, Any]:
     while True:
         with use_mutation(path, kind(), mutant.occurrence):
             changed = path.read_text(encoding="utf-8").splitlines()
-            code, failed = run_tests(place, words)
+            code, failed = run_tests(place, words, seconds)
         if not failed or passes(place, failed):
             break
         words += ["--deselect", failed] if "::" in failed else ["--ignore", failed]
@@ -284,6 +292,9 @@ def main() -> int:
     parser.add_argument(
         "--minutes", type=float, default=math.inf, help="begin no mutant after these"
     )
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="of the processor for the tests of a mutant"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "out/trust/mutants.jsonl")
     parser.add_argument("--survivors", action="store_true", help="try again those that survived")
     given = parser.parse_args()
@@ -306,7 +317,7 @@ def main() -> int:
             if again and time.monotonic() > until:
                 break
             if again:
-                result = try_mutant(place, mutant)
+                result = try_mutant(place, mutant, given.seconds)
                 with out.open("a") as file:
                     file.write(json.dumps(result) + "\n")
             assert result is not None

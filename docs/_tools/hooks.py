@@ -35,8 +35,8 @@ def on_config(config: Any) -> Any:
     made.update(pages=pages, pictures=pictures)
     for section in config.nav:
         if "Results" in section:
-            pages = sorted((Path(config.docs_dir) / "results").glob("*.md"))
-            section["Results"] = [{_title(p): f"results/{p.name}"} for p in pages]
+            found = sorted((Path(config.docs_dir) / "results").glob("*.md"), key=_order)
+            section["Results"] = [{_title(p): f"results/{p.name}"} for p in found]
         if "Gallery" in section:
             section["Gallery"] = nav
     return config
@@ -53,9 +53,38 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
+TITLES = {
+    "field": "As a user runs it",
+    "targets": "Models no network was trained with",
+    "rivals": "Nine published methods",
+    "simple": "Simple models, all weights",
+    "networks": "Seven networks in their models",
+    "directions": "Transfer in both directions",
+    "pnp": "Plug and play",
+    "dip": "Deep image prior",
+    "colour": "Colour pictures",
+    "classify": "Land cover after denoising",
+    "remote-31-bands": "Airborne scenes, 31 bands",
+    "remote-all-bands": "Airborne scenes, all bands",
+    "robust": "Noise outside the training",
+    "auto": "Automatic strength and advice",
+    "cost": "Parameters and seconds",
+    "constants": "Constants of the paper and ours",
+    "paper": "The paper beside our tables",
+    "stability": "Stability of training",
+    "theory": "Theory: does U rank the networks?",
+}
+"""Results by the name of their file, in the order of the site; others follow with their heading."""
+
+
 def _title(page: Path) -> str:
     first = page.read_text(encoding="utf-8").splitlines()[0]
-    return f"{first.lstrip('# ').split(':')[0]} ({page.stem})"
+    return TITLES.get(page.stem, first.lstrip("# ").split(":")[0])
+
+
+def _order(page: Path) -> tuple[int, str]:
+    names = list(TITLES)
+    return (names.index(page.stem) if page.stem in names else len(names), page.stem)
 
 
 def on_page_markdown(markdown: str, **kwargs: Any) -> str:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from hyperdlw.weights import FLOOR, softmax_weights
+from hyperdlw.weights.source import find_scale
 
 SHAPES = [(3, 4, 5), (2, 3, 4, 5), (1, 1, 1), (2, 2, 1, 6, 1)]
 every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -65,3 +66,13 @@ def test_a_mask_may_broadcast() -> None:
     columns = torch.tensor([True, False, True, True, False])
     w = softmax_weights(logits, columns)
     assert torch.equal(w, softmax_weights(logits, columns.expand(3, 4, 5)))
+
+
+def test_the_scale_makes_the_mean_one_and_forgets_last_digits():
+    """Sums over strips and over bands differ in their last digits; their scales do not."""
+    assert find_scale(8, 4.0) == 2.0
+    assert find_scale(3, 7.0) == pytest.approx(3 / 7, rel=2**-24)
+    assert find_scale(3, 7.0) != 3 / 7
+    for total in (1e-30, 7.0, 3e38):
+        assert find_scale(5, total) == find_scale(5, total * (1 + 1e-13))
+    assert find_scale(5, 0.0) == 0.0

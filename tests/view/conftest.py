@@ -18,8 +18,10 @@ pytest.importorskip("uvicorn", reason="pip install 'hyperdlw[view]'")
 import uvicorn
 
 from hyperdlw import Cube, open_cube, pipeline, save_cube
+from hyperdlw.app.page.desk import Desk
 from hyperdlw.app.page.job import Choices, list_choices
-from hyperdlw.app.page.server import Server, build_app, listen
+from hyperdlw.app.page.server import build_app
+from hyperdlw.app.page.serving import Server, listen
 from hyperdlw.app.page.session import Session
 from hyperdlw.testbed import scenes
 
@@ -100,9 +102,9 @@ def address(session: Session) -> Iterator[str]:
     """The page of ``session`` on a real server."""
     place = listen(0)
     port = place.getsockname()[1]
-    app = build_app(session, TOKEN, frozenset({f"127.0.0.1:{port}"}))
+    app = build_app(Desk(session), TOKEN, frozenset({f"127.0.0.1:{port}"}))
     config = uvicorn.Config(app, log_level="error", ws="none", timeout_graceful_shutdown=1)
-    server = Server(config, session)
+    server = Server(config, Desk(session))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
     thread.start()
     wait_for(lambda: server.started)

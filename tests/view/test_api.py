@@ -19,9 +19,11 @@ from starlette.testclient import TestClient
 
 from hyperdlw import Cube, denoise, open_cube, save_cube
 from hyperdlw.app import listing
-from hyperdlw.app.page import server
+from hyperdlw.app.page import server, serving
+from hyperdlw.app.page.desk import Desk, Listed
 from hyperdlw.app.page.job import JobRequest, list_choices
-from hyperdlw.app.page.session import MOST_KEPT, Session, lean
+from hyperdlw.app.page.runner import MOST_KEPT
+from hyperdlw.app.page.session import Session, lean
 from hyperdlw.errors import BadOption
 from hyperdlw.pipeline import HEAT
 
@@ -31,7 +33,7 @@ JOB = {"model": "tv", "weights": "uniform", "strength": 1.0}
 
 
 def client_of(session: Session) -> TestClient:
-    app = server.build_app(session, TOKEN, frozenset({HOST}))
+    app = server.build_app(Desk(session), TOKEN, frozenset({HOST}))
     return TestClient(app, base_url=f"http://{HOST}/{TOKEN}/", raise_server_exceptions=True)
 
 
@@ -155,13 +157,13 @@ def test_preview_is_nearer_to_the_new_solution(client, session, monkeypatch):
     run(client, session)
     old = session.layer("restored").copy()
     previews = []
-    real = Session._show_preview
+    real = session.runner.show
 
-    def spy(self, *given):
-        real(self, *given)
-        previews.append(self.layer("restored").copy())
+    def spy(values):
+        real(values)
+        previews.append(session.layer("restored").copy())
 
-    monkeypatch.setattr(Session, "_show_preview", spy)
+    monkeypatch.setattr(session.runner, "show", spy)
     run(client, session, strength=4.0)
     new = session.layer("restored")
     ok = session.cube.valid
@@ -178,14 +180,131 @@ def test_slider_keeps_the_hash_of_the_network(client, session):
     assert session.result.report.weights == "T"
 
 
-def test_second_job_is_refused(client, session, gate):
+def test_jobs_wait_for_each_other(client, session, gate, until, monkeypatch):
+    from hyperdlw.app.page import session as module
+
+    monkeypatch.setattr(module, "MOST_WAITING", 2)
     assert client.post("api/job", json=JOB).status_code == 202
     gate.reached.wait(60)
-    answer = client.post("api/job", json=JOB)
-    assert answer.status_code == 409
-    assert "cancel" in answer.json()["error"]
+    for strength in (2, 3):
+        assert client.post("api/job", json={**JOB, "strength": strength}).status_code == 202
+    full = client.post("api/job", json=JOB)
+    assert full.status_code == 409
+    assert "cancel" in full.json()["error"]
+    waiting = client.get("api/status").json()["waiting"]
+    assert [(j["number"], j["strength"]) for j in waiting] == [(2, 2.0), (3, 3.0)]
+    client.post("api/cancel/2")
     gate.opened.set()
-    finish(session)
+    until(lambda: [j.number for j in session.log] == [1, 3])
+    assert session.result.report.strength == 3.0
+    assert client.get("api/status").json()["shown"] == 3
+
+
+def test_a_result_can_be_taken_back(client, session):
+    run(client, session)
+    first = session.result
+    run(client, session, strength=4.0)
+    assert session.result is not first
+    before = session.version
+    status = client.post("api/show/1").json()
+    assert (status["shown"], session.result) == (1, first)
+    assert status["version"] > before
+    assert [j["held"] for j in status["log"]] == [True, True]
+    assert client.post("api/show/7").status_code == 404
+    # The slider goes on from the last run, whatever is shown.
+    run(client, session, strength=2.0)
+    plain = denoise(session.cube, **{**JOB, "strength": 2.0})
+    np.testing.assert_array_equal(session.layer("restored"), plain.cube.data)
+
+
+def test_results_that_take_too_much_are_let_go(client, session, monkeypatch):
+    from hyperdlw.app.page import session as module
+
+    monkeypatch.setattr(module, "MOST_HELD", 1)
+    run(client, session)
+    run(client, session, strength=4.0)
+    assert [j["held"] for j in client.get("api/status").json()["log"]] == [False, True]
+    assert client.post("api/show/1").status_code == 404
+
+
+def test_options_reach_denoise(client, session):
+    given = {"range": [0, 1], "columns": False, "fill": True, "paper": True, "uncertainty": True}
+    run(client, session, **given)
+    plain = denoise(session.cube, **{**JOB, **given, "range": (0, 1)})
+    np.testing.assert_array_equal(session.result.cube.data, plain.cube.data)
+    np.testing.assert_array_equal(session.result.uncertainty, plain.uncertainty)
+    for kind in ("uncertainty", "removed", "flags", "record"):
+        assert client.get(f"api/export/{kind}").status_code == 200, kind
+
+
+def test_the_log_runs_again(client, session, file, tmp_path, monkeypatch):
+    """Commands and Python of the log give what the page shows."""
+    import shlex
+
+    from hyperdlw.app.cli.main import main
+
+    run(client, session, strength=2.0, range=[0, 1], columns=False)
+    lines = client.get("api/export/command").text.splitlines()
+    assert lines[0] == "#!/bin/sh"
+    monkeypatch.chdir(file.parent)
+    monkeypatch.setattr("sys.argv", shlex.split(lines[1]))
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    made = file.parent / "scene one-run1.npz"
+    ok = session.cube.valid
+    np.testing.assert_array_equal(open_cube(made).data[ok], session.result.cube.data[ok])
+    made.unlink()
+    exec(client.get("api/export/python").text, {})
+    np.testing.assert_array_equal(open_cube(made).data[ok], session.result.cube.data[ok])
+
+
+def test_region_has_mean_and_deviation(client, session):
+    run(client, session)
+    found = client.get("api/region?top=2&left=3&bottom=9&right=7").json()
+    part = np.where(session.cube.valid, session.cube.data, np.nan)[:, 2:9, 3:7]
+    assert found["pixels"] == 28
+    np.testing.assert_allclose(found["noisy"], np.nanmean(part, axis=(1, 2)), rtol=1e-5)
+    np.testing.assert_allclose(found["noisy_deviation"], np.nanstd(part, axis=(1, 2)), rtol=1e-5)
+    assert {"restored", "weights_deviation"} <= set(found)
+    for wrong in ("top=9&left=3&bottom=2&right=7", "top=0&left=0&bottom=21&right=7", "top=0"):
+        assert client.get(f"api/region?{wrong}").status_code in (400, 404)
+
+
+def test_another_file_from_the_list(file, session, tmp_path):
+    other = session.cube.with_data(session.cube.data + 1)
+    entries = [
+        Listed("one", lambda: session),
+        Listed("two", lambda: Session(other, "two.npz")),
+        Listed("broken", lambda: Session(open_cube(tmp_path / "missing.npz"), "broken")),
+    ]
+    desk = Desk(session, entries)
+    client = TestClient(server.build_app(desk, TOKEN, frozenset({HOST})), f"http://{HOST}/{TOKEN}/")
+    assert client.get("api/cube").json()["files"] == ["one", "two", "broken"]
+    assert client.post("api/open/2").status_code == 400
+    assert desk.session is session, "what lies there stays when another cannot be read"
+    assert client.post("api/open/3").status_code == 404
+    assert client.post("api/open/1").json()["file"] == 1
+    assert client.get("api/cube").json()["name"] == "two.npz"
+    assert session.closing, "jobs of the cube before are stopped"
+    desk.close()
+
+
+def test_map_coordinates_are_told(session):
+    from dataclasses import replace
+
+    place = {"transform": (30.0, 0, 5e5, 0, -30.0, 4e6), "crs": 'PROJCS["WGS 84 / UTM 10N",X]'}
+    cube = replace(session.cube, metadata={**session.cube.metadata, **place})
+    facts = Session(cube, "x").facts()
+    assert facts["transform"] == [30, 0, 5e5, 0, -30, 4e6]
+    assert facts["system"] == "WGS 84 / UTM 10N"
+
+
+def test_advice_is_that_of_the_library(client, session):
+    from hyperdlw import advise
+
+    found = client.get("api/advice").json()
+    assert found["settings"] == dict(advise(session.cube).settings)
+    assert set(found["reasons"]) >= {"model", "strength"}
 
 
 def test_cancel_keeps_the_last_result(client, session, gate):
@@ -233,6 +352,13 @@ def test_job_that_fails_says_why(client, session, monkeypatch):
         json.dumps({**JOB, "strength": 1e9}).encode(),
         json.dumps({**JOB, "strength": True}).encode(),
         json.dumps({**JOB, "strength": "1"}).encode(),
+        json.dumps({**JOB, "range": [1, 0]}).encode(),
+        json.dumps({**JOB, "range": [0, "1"]}).encode(),
+        json.dumps({**JOB, "model": "lrtv", "rank": 0}).encode(),
+        json.dumps({**JOB, "model": "lrtv", "rank": 2.5}).encode(),
+        json.dumps({**JOB, "fill": 1}).encode(),
+        json.dumps({**JOB, "quality": "superb"}).encode(),
+        json.dumps({**JOB, "memory": "1T"}).encode(),
         json.dumps({**JOB, "model": "../tv"}).encode(),
         json.dumps({**JOB, "model": ["tv"]}).encode(),
         json.dumps({**JOB, "weights": "/etc/passwd"}).encode(),
@@ -553,7 +679,7 @@ def test_full_mask_takes_no_memory(file):
 
 
 def test_large_states_are_not_kept(client, session, monkeypatch):
-    from hyperdlw.app.page import session as module
+    from hyperdlw.app.page import runner as module
 
     assert MOST_KEPT > 2**20
     monkeypatch.setattr(module, "MOST_KEPT", 10)
@@ -564,7 +690,7 @@ def test_large_states_are_not_kept(client, session, monkeypatch):
 
 
 def test_strength_may_be_auto():
-    choices = {"models": {"tv": ""}, "weights": {"uniform": ""}}
+    choices = list_choices(6)
     assert JobRequest.parse({**JOB, "strength": "auto"}, choices).strength == "auto"
     with pytest.raises(BadOption, match="strength is a number"):
         JobRequest.parse({**JOB, "strength": "automatic"}, choices)
@@ -572,11 +698,11 @@ def test_strength_may_be_auto():
 
 def test_port_in_use_is_one_sentence():
 
-    place = server.listen(0)
+    place = serving.listen(0)
     assert place.proto == socket.IPPROTO_TCP  # or answers wait for acknowledgements
     place.listen(1)
     with pytest.raises(BadOption, match="--port"):
-        server.listen(place.getsockname()[1])
+        serving.listen(place.getsockname()[1])
     place.close()
 
 

@@ -70,6 +70,7 @@ def test_from_start_to_ctrl_c_during_a_job(tmp_path):
         (["y.npy", "--port", "99999"], "--port"),
         (["y.npy", "--port", "-1"], "--port"),
         (["y.npy", "--key", "a"], "--key"),
+        ([".", "x.npy"], "OUT is for one cube"),
     ],
 )
 def test_bad_starts_are_one_sentence(tmp_path, monkeypatch, capsys, arguments, words):
@@ -91,12 +92,28 @@ def test_missing_package_names_the_command(tmp_path, monkeypatch, capsys, packag
             raise ModuleNotFoundError(f"No module named '{package}'", name=package)
         return real(name, *rest, **named)
 
-    monkeypatch.delitem(sys.modules, "hyperdlw.app.page.server", raising=False)
+    for module in ("server", "serving"):
+        monkeypatch.delitem(sys.modules, f"hyperdlw.app.page.{module}", raising=False)
     monkeypatch.setattr(builtins, "__import__", without)
     assert cli.run(["view", "--no-browser", str(tmp_path / "y.npy")]) == 2
     seen = capsys.readouterr().err
     assert "pip install 'hyperdlw[view]'" in seen
     assert package in seen
+
+
+def test_a_folder_and_several_variables_are_listed(tmp_path):
+    from hyperdlw.app.page.opening import Opening, list_cubes
+    from hyperdlw.io import ReadOptions
+
+    np.save(tmp_path / "y.npy", np.zeros((5, 6, 7), np.uint8))
+    both = {"before": np.zeros((3, 4, 5)), "after": np.ones((3, 4, 5)), "nm": np.arange(5)}
+    np.savez(tmp_path / "two.npz", **both)
+    paths = [str(tmp_path / name) for name in ("y.npy", "two.npz")]
+    listed = list_cubes(paths, Opening(ReadOptions()))
+    assert [entry.name for entry in listed] == ["y.npy", "two.npz: before", "two.npz: after"]
+    assert listed[2].open().cube.data.min() == 1
+    first = list_cubes(paths[1:], Opening(ReadOptions(key="after")))[0]
+    assert first.name == "two.npz: after"
 
 
 def test_cube_larger_than_the_machine_is_refused():

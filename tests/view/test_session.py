@@ -40,3 +40,31 @@ def test_the_page_opens_on_the_noisiest_band_that_is_not_empty() -> None:
     assert facts["noise"][2] is None
     assert facts["noise"][1] > facts["noise"][3] > facts["noise"][0]
     assert Session(Cube.from_array(np.zeros((5, 4, 4))), "x.npy").facts()["noisiest"] == 2
+
+
+def test_a_job_is_cancelled_before_its_first_step(monkeypatch) -> None:
+    """A run asks nobody while it measures the noise; it ends there all the same."""
+    import threading
+    import time
+
+    from hyperdlw import pipeline
+
+    begun = threading.Event()
+
+    def measure(*given, **named):
+        begun.set()
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            time.sleep(0.001)
+
+    monkeypatch.setattr(pipeline, "denoise", measure)
+    session = Session(Cube.from_array(np.random.default_rng(0).random((4, 16, 16))), "x.npy")
+    job = session.start(JobRequest("tv", "uniform"))
+    assert begun.wait(60)
+    session.cancel()
+    job.thread.join(30)
+    assert job.progress == "cancelled"
+    monkeypatch.undo()
+    again = session.start(JobRequest("tv", "uniform"))
+    again.thread.join(60)
+    assert again.progress == "done"

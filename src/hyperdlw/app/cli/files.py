@@ -12,7 +12,7 @@ import typer
 from ...errors import BadOption, MissingDependency, make_harmless
 from ...models import defaults
 from ..listing import read_listing
-from . import console, options
+from . import console, many, options
 
 
 def info(
@@ -130,36 +130,37 @@ def view(
 ) -> None:
     """Look at a cube in the browser.
 
-    The cube, its weights and its restoration, in a page that only this machine can reach.
+    The cube, its weights and its restoration, in a page that only this machine can reach. Of a folder,
+    and of a file with several variables, the page offers all cubes.
     """
     from ... import io
 
     try:
         import PIL  # noqa: F401
 
-        from ..page.server import serve
+        from ..page.desk import Desk
+        from ..page.serving import serve
     except ModuleNotFoundError as error:
         raise MissingDependency(
             f"the page needs the package {error.name}; get it with: pip install 'hyperdlw[view]'"
         ) from None
-    from ..page.session import Session, check_memory
+    from ..page.opening import Opening, list_cubes
 
+    several = many.find_inputs([source])
+    if several and target is not None:
+        raise BadOption("OUT is for one cube; leave it out for a folder, and use the downloads")
     io.check_places([target], overwrite, source)
-    shape = io.describe_file(source, **asdict(reading))["shape"]
-    if shape is not None:
-        check_memory(shape, source)
-    cube = reading.open_cube(source)
-    if target is not None:
-        io.check_save(target, cube)
-    console.print_notes(cube.metadata.get("notes", ()), False)
-    session = Session(cube, Path(source).name, None if target is None else Path(target), overwrite)
-    del cube
+    opening = Opening(io.ReadOptions(**asdict(reading)), target, overwrite)
+    listed = list_cubes(several or [source], opening)
+    session = listed[0].open()
+    console.print_notes(session.cube.metadata.get("notes", ()), False)
 
     def tell(address: str) -> None:
         # Flushed by hand: whoever started this through a pipe waits for the line.
         print(f"{address}  (Ctrl-C ends)", flush=True)
 
-    serve(session, secrets.token_urlsafe(18), port, not no_browser, tell)
+    desk = Desk(session, listed if len(listed) > 1 else ())
+    serve(desk, secrets.token_urlsafe(18), port, not no_browser, tell)
 
 
 def models(as_json: options.Json = False) -> None:

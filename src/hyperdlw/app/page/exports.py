@@ -1,4 +1,4 @@
-"""Files made from a session: the restored cube, the weights, a picture and a report."""
+"""Files made from a session: the restored cube and its products, a picture, a report, the log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io as streams
 import json
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,16 @@ from numpy.typing import NDArray
 
 from ...cube import Cube
 from ...errors import BadOption, DlwError
-from ...io import atomic, check_save, save_cube
-from ...pipeline import colour_bands, data_url, heat, pseudo_colour, stretch
+from ...io import atomic, check_save, save_cube, to_json
+from ...pipeline import (
+    colour_bands,
+    data_url,
+    describe_quantity,
+    flag_result,
+    heat,
+    pseudo_colour,
+    stretch,
+)
 from ..cli.options import as_float32
 from .session import Absent, Session
 
@@ -27,8 +35,17 @@ if TYPE_CHECKING:
 RGB = NDArray[np.uint8]
 Values = NDArray[np.number]
 
-KINDS = ("restored", "weights", "picture", "report")
-SUFFIXES = {"picture": "-picture.png", "report": "-report.html"}
+CUBES = ("restored", "weights", "removed", "flags", "uncertainty")
+"""Products that are cubes; the last one is there if it was asked for."""
+# Browsers take scripts for dangerous downloads, so the log is plain text.
+SUFFIXES = {
+    "picture": "-picture.png",
+    "report": "-report.html",
+    "record": "-report.json",
+    "command": "-commands.txt",
+    "python": "-python.txt",
+}
+KINDS = (*CUBES, *SUFFIXES)
 MOST_PIXELS = 2048
 """Longest side of an exported picture's panel; larger images lose rows and columns, evenly."""
 
@@ -51,9 +68,14 @@ class Export:
     pins: Sequence[tuple[int, int]] = ()
 
     def render(self, session: Session) -> bytes:
-        """The bytes of a picture or a report."""
+        """The bytes of a product that is no cube."""
         if self.kind == "picture":
             return draw_picture(_result(session), self.bands)
+        if self.kind == "record":
+            told = to_json(_result(session).report.as_dict())
+            return json.dumps(told, indent=2, allow_nan=False).encode() + b"\n"
+        if self.kind in ("command", "python"):
+            return write_log(session, self.kind).encode()
         return write_report(session, self).encode()
 
 
@@ -91,8 +113,8 @@ def save_export(session: Session, wanted: Export) -> tuple[Path, int]:
         return path, 0
     cube = _cube_of(_result(session), wanted.kind)
     path = target
-    if wanted.kind == "weights":
-        path = target.with_name(f"{target.stem}-weights{find_ending(target.name, cube)}")
+    if wanted.kind != "restored":
+        path = target.with_name(f"{target.stem}-{wanted.kind}{find_ending(target.name, cube)}")
     return path, save_cube(cube, path, overwrite=over)
 
 
@@ -104,6 +126,18 @@ def find_ending(name: str, cube: Cube) -> str:
     except DlwError:
         return ".npz"
     return suffix
+
+
+def write_log(session: Session, kind: str) -> str:
+    """The runs that came to their end, as a script for a shell or as Python; each has its output."""
+    runs = [job for job in session.log if job.progress == "done"]
+    if not runs:
+        raise Absent("there is nothing to export before the first run")
+    name, suffix = session.name, Path(session.name).suffix
+    pairs = [(job.request, f"{Path(name).stem}-run{job.number}{suffix}") for job in runs]
+    if kind == "command":
+        return "\n".join(["#!/bin/sh", *(r.write_command(name, t) for r, t in pairs)]) + "\n"
+    return "\n".join(["import hyperdlw\n", *(r.write_python(name, t) for r, t in pairs)]) + "\n"
 
 
 def draw_picture(result: Result, bands: Sequence[int] = ()) -> bytes:
@@ -245,6 +279,15 @@ def _small(rgb: RGB, side: int = 640) -> RGB:
 def _cube_of(result: Result, kind: str) -> Cube:
     if kind == "restored":
         return result.cube
+    if kind == "removed":
+        return as_float32(result.noisy, result.noisy.data - result.cube.data, "removed")
+    if kind == "uncertainty":
+        if result.uncertainty is None:
+            raise Absent("the run was not asked for its uncertainty; run it again with that option")
+        return as_float32(result.noisy, result.uncertainty, "uncertainty")
+    if kind == "flags":
+        flags = describe_quantity(result.noisy, "flags").with_data(flag_result(result, "auto"))
+        return replace(flags, valid=np.ones(flags.shape, bool))
     return as_float32(result.noisy, result.weights, "weights")
 
 

@@ -1,4 +1,4 @@
-"""The page's server: one cube, one address on 127.0.0.1 with a secret in it.
+"""What the page's server answers: one desk, one address on 127.0.0.1 with a secret in it.
 
 Every address starts with the token. Layers, exports and static files are looked up in fixed
 tables; nothing a browser sends is ever part of a path.
@@ -10,20 +10,14 @@ import asyncio
 import hmac
 import json
 import mimetypes
-import os
 import re
 import shutil
-import socket
 import tempfile
-import webbrowser
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable
 from importlib.resources import files
 from pathlib import Path
-from types import FrameType
 from typing import TypeVar
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
@@ -37,11 +31,11 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...errors import BadOption, DlwError, OutputExists
 from ...pipeline import HEAT
 from . import exports
+from .desk import Desk
 from .job import Busy, JobRequest
 from .session import Absent, Session
 
@@ -133,8 +127,8 @@ def load_page() -> dict[str, bytes]:
     return page
 
 
-def build_app(session: Session, token: str, hosts: frozenset[str]) -> ASGIApp:
-    """The application for one session."""
+def build_app(desk: Desk, token: str, hosts: frozenset[str]) -> ASGIApp:
+    """The application for the cube on a desk."""
     page = load_page()
     exporting = asyncio.Semaphore(2)
 
@@ -150,13 +144,13 @@ def build_app(session: Session, token: str, hosts: frozenset[str]) -> ASGIApp:
         return static(request.path_params["name"])
 
     async def facts(request: Request) -> Response:
-        return JSONResponse({**session.facts(), **session.status()})
+        return JSONResponse({**desk.facts(), **desk.session.facts(), **desk.session.status()})
 
     async def choices(request: Request) -> Response:
-        return JSONResponse(session.choices)
+        return JSONResponse(desk.session.choices)
 
     async def plane(request: Request) -> Response:
-        values = session.plane(
+        values = desk.session.plane(
             request.path_params["layer"], parse_number(request.path_params["band"], "a band")
         )
         return Response(
@@ -167,27 +161,51 @@ def build_app(session: Session, token: str, hosts: frozenset[str]) -> ASGIApp:
     async def spectrum(request: Request) -> Response:
         ask = request.query_params
         return JSONResponse(
-            session.spectrum(
+            desk.session.spectrum(
                 parse_number(ask.get("row"), "a row"), parse_number(ask.get("col"), "a column")
             )
         )
 
+    async def region(request: Request) -> Response:
+        top, left, bottom, right = (
+            parse_number(request.query_params.get(name), f"the {name} of a region")
+            for name in ("top", "left", "bottom", "right")
+        )
+        answer = desk.session.region
+        return JSONResponse(await run_in_threadpool(answer, slice(top, bottom), slice(left, right)))
+
+    async def advice(request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(desk.session.advise))
+
+    async def change(request: Request) -> Response:
+        number = parse_number(request.path_params["number"], "a file")
+        await run_in_threadpool(desk.open, number)
+        return JSONResponse(desk.facts())
+
     async def status(request: Request) -> Response:
-        return JSONResponse(session.status())
+        return JSONResponse(desk.session.status())
 
     async def start(request: Request) -> Response:
         wanted = await read_body(request)
-        return JSONResponse(session.start(JobRequest.parse(wanted, session.choices)).as_dict(), 202)
+        return JSONResponse(
+            desk.session.start(JobRequest.parse(wanted, desk.session.choices)).as_dict(), 202
+        )
 
     async def cancel(request: Request) -> Response:
-        session.cancel()
-        return JSONResponse(session.status())
+        number = request.path_params.get("number")
+        desk.session.cancel(None if number is None else parse_number(number, "a run"))
+        return JSONResponse(desk.session.status())
+
+    async def show(request: Request) -> Response:
+        desk.session.show_result(parse_number(request.path_params["number"], "a run"))
+        return JSONResponse(desk.session.status())
 
     async def events(request: Request) -> Response:
-        if session.listeners >= MOST_LISTENERS:
+        if desk.session.listeners >= MOST_LISTENERS:
             raise TooMuch("the page is open too often")
 
         async def stream() -> AsyncIterator[str]:
+            session = desk.session
             session.listeners += 1
             last, quiet = "", 0.0
             try:
@@ -205,7 +223,7 @@ def build_app(session: Session, token: str, hosts: frozenset[str]) -> ASGIApp:
         return StreamingResponse(stream(), media_type="text/event-stream")
 
     async def make_export(request: Request, write: Callable[[exports.Export], T]) -> T:
-        wanted = parse_export(request, session)
+        wanted = parse_export(request, desk.session)
         if exporting.locked():
             raise TooMuch("two exports are being made; wait for one of them")
         async with exporting:
@@ -215,7 +233,7 @@ def build_app(session: Session, token: str, hosts: frozenset[str]) -> ASGIApp:
         folder = Path(tempfile.mkdtemp(prefix="hyperdlw-view-"))
         try:
             path = await make_export(
-                request, lambda wanted: exports.write_export(session, wanted, folder)
+                request, lambda wanted: exports.write_export(desk.session, wanted, folder)
             )
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
@@ -225,7 +243,7 @@ def build_app(session: Session, token: str, hosts: frozenset[str]) -> ASGIApp:
 
     async def save(request: Request) -> Response:
         path, clipped = await make_export(
-            request, lambda wanted: exports.save_export(session, wanted)
+            request, lambda wanted: exports.save_export(desk.session, wanted)
         )
         return JSONResponse({"written": path.name, "clipped": clipped})
 
@@ -238,9 +256,14 @@ def build_app(session: Session, token: str, hosts: frozenset[str]) -> ASGIApp:
             Route(f"{base}/api/choices", choices),
             Route(f"{base}/api/band/{{layer}}/{{band}}", plane),
             Route(f"{base}/api/spectrum", spectrum),
+            Route(f"{base}/api/region", region),
+            Route(f"{base}/api/advice", advice),
+            Route(f"{base}/api/open/{{number}}", change, methods=["POST"]),
             Route(f"{base}/api/status", status),
             Route(f"{base}/api/job", start, methods=["POST"]),
             Route(f"{base}/api/cancel", cancel, methods=["POST"]),
+            Route(f"{base}/api/cancel/{{number}}", cancel, methods=["POST"]),
+            Route(f"{base}/api/show/{{number}}", show, methods=["POST"]),
             Route(f"{base}/api/events", events),
             Route(f"{base}/api/export/{{kind}}", export),
             Route(f"{base}/api/save/{{kind}}", save, methods=["POST"]),
@@ -308,93 +331,3 @@ async def read_body(request: Request) -> object:
         return found
     except (ValueError, RecursionError):
         raise BadOption("a request is JSON") from None
-
-
-# --- running it
-
-
-class Impatient(H11Protocol):
-    """Closes connections on which no request is under way: half a request would stay for ever."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.loop.call_later(PATIENCE, self.look)
-
-    def look(self) -> None:
-        if self.transport.is_closing():
-            return
-        if self.cycle is None or self.cycle.response_complete:
-            self.transport.close()
-        else:
-            self.loop.call_later(PATIENCE, self.look)
-
-
-class Server(uvicorn.Server):
-    """Ends its event streams before uvicorn waits for them."""
-
-    def __init__(self, config: uvicorn.Config, session: Session) -> None:
-        super().__init__(config)
-        self.session = session
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.session.end()
-        super().handle_exit(sig, frame)
-
-
-def listen(port: int) -> socket.socket:
-    """A socket on 127.0.0.1; port 0 takes any free one."""
-    if not 0 <= port <= 65535:
-        raise BadOption(f"--port is a number from 0 to 65535, not {port}")
-    # asyncio turns Nagle's algorithm off only for sockets that name their protocol; with it an answer
-    # of two packets waits 40 ms for the browser's acknowledgement of the first.
-    place = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        place.bind(("127.0.0.1", port))
-    except OSError as error:
-        place.close()
-        raise BadOption(
-            f"port {port} is not free ({error.strerror}); choose another with --port"
-        ) from None
-    return place
-
-
-@contextmanager
-def open_browser(address: str) -> Iterator[None]:
-    """Open the page through a private file: everybody can read the arguments of a browser."""
-    with tempfile.TemporaryDirectory(prefix="hyperdlw-view-") as folder:
-        start = Path(folder) / "start.html"
-        start.write_text(f'<meta http-equiv="refresh" content="0; url={address}">', "utf-8")
-        webbrowser.open(start.as_uri())
-        yield
-
-
-def serve(
-    session: Session, token: str, port: int, browser: bool, ready: Callable[[str], None]
-) -> None:
-    """Serve one session until Ctrl-C; ``ready`` is called with the address."""
-    place = listen(port)
-    number = place.getsockname()[1]
-    hosts = frozenset({f"127.0.0.1:{number}", f"localhost:{number}"})
-    config = uvicorn.Config(
-        build_app(session, token, hosts),
-        # What goes wrong on purpose is said in the answer; a closed tab is nothing to report.
-        log_level="error" if os.environ.get("HYPERDLW_DEBUG", "") not in ("", "0") else "critical",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=3,
-        ws="none",
-        http=Impatient,
-    )
-    address = f"http://127.0.0.1:{number}/{token}/"
-    # The socket queues the browser's first request until the server takes it.
-    place.listen(128)
-    ready(address)
-    try:
-        with open_browser(address) if browser else nullcontext():
-            Server(config, session).run(sockets=[place])
-    except KeyboardInterrupt:
-        pass  # uvicorn repeats the signal after it has shut down
-    finally:
-        session.close()
-        place.close()

@@ -1,11 +1,12 @@
-"""The state behind the page: one cube, its latest result, and one job at a time."""
+"""The state behind the page: one cube, its results, and one job after another."""
 
 from __future__ import annotations
 
 import math
+import re
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,34 +16,23 @@ from numpy.typing import NDArray
 from ...cube import Cube
 from ...errors import BadInput, DlwError
 from ...io import measure_memory
-from .job import Busy, Choices, JobRequest, PageJob, Stop, list_choices
+from .job import Busy, Choices, JobRequest, PageJob, Progress, Stop, list_choices
+from .runner import Runner
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from ...pipeline import Prepared, Result
-    from ...solver import State
-    from ...weights import Source
+    from ...pipeline import Result
 
 Plane = NDArray[np.float32]
 
 LAYERS = ("noisy", "restored", "weights")
-MOST_KEPT = 2 * 2**30
-"""Bytes of a solver state that is kept for the strength slider; a larger one is dropped."""
+MOST_WAITING = 8
+MOST_LOGGED = 50
+MOST_HELD = 2 * 2**30
+"""Bytes of earlier results that are held, to go back to."""
 
 
 class Absent(DlwError):
     """The thing asked for is not there (yet)."""
-
-
-@dataclass
-class Memory:
-    """What the strength slider needs from the last complete run: solver state, source, input."""
-
-    request: JobRequest
-    source: Source
-    state: State[Tensor] | None
-    ready: Prepared | None = None
 
 
 class Session:
@@ -67,14 +57,20 @@ class Session:
         self.target = target
         self.overwrite = overwrite
         self.result: Result | None = None
+        self.shown: int | None = None
         self.version = 0
         self.job: PageJob | None = None
+        self.log: list[PageJob] = []
         self.listeners = 0
         self.closing = False
+        self._waiting: list[PageJob] = []
+        self._held: dict[int, Result] = {}
         self._preview: NDArray[np.float32] | None = None
-        self._memory: Memory | None = None
+        self.runner = Runner(self.cube, self._show_preview)
+        self._advice: dict[str, object] | None = None
         self.choices: Choices = list_choices(self.cube.bands)
         self._lock = threading.Lock()
+        self._advising = threading.Lock()
 
     # --- what there is to see
 
@@ -112,11 +108,33 @@ class Session:
             found[name] = [v if good else None for v, good in zip(values, ok, strict=True)]
         return found
 
+    def region(self, rows: slice, cols: slice) -> dict[str, object]:
+        """Mean and standard deviation of every layer and band in a rectangle of pixels."""
+        _, height, width = self.cube.shape
+        if not (0 <= rows.start < rows.stop <= height and 0 <= cols.start < cols.stop <= width):
+            raise Absent(f"a region lies within {height} rows and {width} columns")
+        ok = self.cube.valid[:, rows, cols]
+        count = ok.sum(axis=(1, 2))
+        found: dict[str, object] = {"pixels": ok.shape[1] * ok.shape[2]}
+        for name in LAYERS if self.result is not None else ("noisy",):
+            values = np.where(ok, self.layer(name)[:, rows, cols], 0).astype(np.float64)
+            mean = values.sum(axis=(1, 2)) / np.maximum(count, 1)
+            square = np.where(ok, values - mean[:, None, None], 0) ** 2
+            spread = np.sqrt(square.sum(axis=(1, 2)) / np.maximum(count, 1))
+            found[name] = _list_known(mean, count > 0)
+            found[f"{name}_deviation"] = _list_known(spread, count > 0)
+        return found
+
     def facts(self) -> dict[str, object]:
         """What the page has to know about the cube."""
         cube = self.cube
         nm = cube.wavelengths
+        place = cube.metadata.get("transform")
+        system = str(cube.metadata.get("crs", ""))
+        said = None if system.startswith(("LOCAL", "ENG")) else re.search(r'"([^"]+)"', system)
         return {
+            "transform": None if place is None else [float(v) for v in place],
+            "system": None if said is None else said[1],
             "name": self.name,
             "shape": cube.shape,
             "wavelengths": None if nm is None or not np.isfinite(nm).all() else nm.tolist(),
@@ -142,36 +160,63 @@ class Session:
             "preview": self._preview is not None,
             "result": None if result is None else _summary(result),
             "job": None if job is None else job.as_dict(),
+            "waiting": [j.as_dict() for j in self._waiting],
+            "shown": self.shown,
+            "log": [{**j.as_dict(), "held": j.number in self._held} for j in self.log],
         }
+
+    def advise(self) -> dict[str, object]:
+        """What :func:`hyperdlw.advise` says of the cube, found once."""
+        from ...pipeline import advise
+
+        with self._advising:
+            if self._advice is None:
+                found = advise(self.cube)
+                self._advice = {"settings": found.settings, "reasons": found.reasons}
+            return self._advice
 
     # --- work
 
     def start(self, request: JobRequest) -> PageJob:
-        """Begin a job in a thread of its own; one at a time."""
+        """Begin a job in a thread of its own, or let it wait until those before it have ended."""
         with self._lock:
             if self.closing:
                 raise Busy("the program is closing")
-            if self.job is not None and self.job.running:
-                raise Busy("a job is running; cancel it, or wait for its end")
-            job = PageJob(1 if self.job is None else self.job.number + 1, request)
-            job.thread = threading.Thread(target=self._work, args=(job,), daemon=True)
-            self.job = job
-        job.thread.start()
+            if len(self._waiting) >= MOST_WAITING:
+                raise Busy(f"{MOST_WAITING} jobs are waiting; cancel one, or wait for its end")
+            known = [*self.log, *self._waiting, *([self.job] if self.job else [])]
+            job = PageJob(1 + max((j.number for j in known), default=0), request)
+            self._waiting.append(job)
+        self._go_on()
         return job
 
-    def cancel(self) -> None:
-        """Ask the running job to stop; it does so after the step it is in."""
-        if self.job is not None:
-            self.job.stop.set()
+    def cancel(self, number: int | None = None) -> None:
+        """Stop the running job, or drop one that waits."""
+        with self._lock:
+            for job in [j for j in self._waiting if j.number == number]:
+                self._waiting.remove(job)
+                job.progress = "cancelled"
+        if self.job is not None and number in (None, self.job.number):
+            self.job.interrupt()
+
+    def show_result(self, number: int) -> None:
+        """Go back, or forward, to the result of a job that is still held."""
+        with self._lock:
+            if number not in self._held:
+                raise Absent("the result of this run is not held any more; run it again")
+            self.result, self.shown = self._held[number], number
+            self.version += 1
 
     def abandon(self) -> None:
         """Nobody is looking any more."""
         if self.listeners == 0:
+            self._drop_waiting()
             self.cancel()
 
     def end(self) -> None:
         """Take no more jobs, and ask everything that runs to stop; returns at once."""
         self.closing = True
+        self._drop_waiting()
         self.cancel()
 
     def close(self, seconds: float = 60.0) -> None:
@@ -180,92 +225,53 @@ class Session:
         if self.job is not None and self.job.thread is not None:
             self.job.thread.join(seconds)
 
+    def _drop_waiting(self) -> None:
+        for job in list(self._waiting):
+            self.cancel(job.number)
+
+    def _go_on(self) -> None:
+        """Begin the next job if none is running."""
+        with self._lock:
+            if not self._waiting or (self.job is not None and self.job.running):
+                return
+            job = self.job = self._waiting.pop(0)
+            job.begin = time.monotonic()
+            job.thread = threading.Thread(target=self._work, args=(job,), daemon=True)
+        job.thread.start()
+
     def _work(self, job: PageJob) -> None:
+        end: Progress = "failed"
         try:
-            result, memory = self._run(job)
-            self.result, self._memory = result, memory
-            job.progress = "done"
+            result = self.runner.run(job)
+            self._hold(job, result)
+            end = "done"
         except Stop:
-            job.progress = "cancelled"
+            end = "cancelled"
         except DlwError as error:
-            job.message, job.progress = str(error), "failed"
+            job.message = str(error)
         except MemoryError:
-            job.message, job.progress = "there is not enough memory for this job", "failed"
+            job.message = "there is not enough memory for this job"
         except Exception as error:
             job.message = f"unexpected {type(error).__name__}: {error}"
-            job.progress = "failed"
         finally:
             job.seconds = time.monotonic() - job.begin
             self._preview = None
+            self.log = [*self.log, job][-MOST_LOGGED:]
+            job.progress = end
             self.version += 1
+            self._go_on()
 
-    def _run(self, job: PageJob) -> tuple[Result, Memory]:
-        from ...pipeline import denoise
-        from ...weights import Known, resolve
+    def _hold(self, job: PageJob, result: Result) -> None:
+        """Show a result, and forget the oldest ones when they take too much memory."""
+        with self._lock:
+            self.result, self.shown = result, job.number
+            self._held[job.number] = result
+            each = 2 * result.cube.data.nbytes
+            for number in list(self._held)[: -max(1, MOST_HELD // max(each, 1))]:
+                del self._held[number]
 
-        request, memory, last = job.request, self._memory, self.result
-        state: list[State[Tensor]] = []
-
-        def watch(s: State[Tensor]) -> None:
-            if job.progress != "solving":
-                job.enter("solving", _steps(request, self.cube, source))
-            job.tick()
-            state[:] = [s]
-
-        source: Source = resolve(request.weights)
-        same = memory is not None and _same_problem(memory.request, request) and last is not None
-        if same and memory is not None and last is not None:
-            self._show_preview(job, memory, last)
-        weights: Source = source
-        if same and last is not None and source.rounds == 1:
-            # These weights do not depend on the strength.
-            used = last.weights[_used(last)]
-            weights = Known(_tensor(used), source)
-        job.enter("weights")
-        # A network looks at large cubes tile by tile: a place to stop before the first step.
-        hooks = [
-            net.register_forward_pre_hook(lambda *_: job.enter("weights")) for net in source.modules
-        ]
-        try:
-            result = denoise(
-                self.cube,
-                model=request.model,
-                weights=weights,
-                strength=request.strength,
-                watch=watch,
-            )
-        finally:
-            for hook in hooks:
-                hook.remove()
-        kept = state[0] if state and _size(state[0]) <= MOST_KEPT else None
-        ready = memory.ready if same and memory is not None else None
-        return result, Memory(request, source, kept, ready)
-
-    def _show_preview(self, job: PageJob, memory: Memory, last: Result) -> None:
-        """A few steps from the last solution, to show something while the true run goes on.
-
-        The number of steps is part of the method, so what is kept and exported is always a run
-        from the start; warm steps only fill the time until then.
-        """
-        from ...pipeline import check_options, prepare_cube, put_back
-        from ...solver import Problem, solve
-
-        state, strength = memory.state, job.request.strength
-        if state is None or strength == "auto":
-            return
-        job.enter("preview")
-        memory.ready = memory.ready or prepare_cube(self.cube)
-        ready = memory.ready
-        options = check_options(model=job.request.model, weights=memory.source, strength=strength)
-        built = options.build(ready.y.shape, strength)
-        if state.x.shape != ready.y.shape:
-            return
-        plan = replace(built.schedule, steps=max(2, built.schedule.steps // 4))
-        job.enter("preview", plan.steps)
-        problem = Problem(built, ready.y, _tensor(last.weights[ready.use]))
-        warm = state._replace(mu=plan.mu)
-        found = solve(problem, plan, state=warm, watch=lambda _: job.tick())
-        self._preview = put_back(self.cube, ready, found.x).data
+    def _show_preview(self, values: NDArray[np.float32]) -> None:
+        self._preview = values
         self.version += 1
 
 
@@ -286,33 +292,8 @@ def check_memory(shape: tuple[int, ...], name: str) -> None:
         )
 
 
-def _same_problem(a: JobRequest, b: JobRequest) -> bool:
-    return a.model == b.model and a.weights == b.weights
-
-
-def _used(result: Result) -> NDArray[np.bool_]:
-    use = np.ones(result.report.shape[0], bool)
-    use[list(result.report.bands_skipped)] = False
-    return use
-
-
-def _tensor(values: NDArray[np.float32]) -> Tensor:
-    import torch
-
-    return torch.from_numpy(np.ascontiguousarray(values))
-
-
-def _size(state: State[Tensor]) -> int:
-    tensors = [state.x, *state.u, *state.m, *state.kx]
-    return sum(t.nbytes for t in tensors if t is not None)
-
-
-def _steps(request: JobRequest, cube: Cube, source: Source) -> int | None:
-    """How many steps a run will take, where that is known beforehand."""
-    from ...pipeline import check_options
-
-    options = check_options(model=request.model, weights=source, strength=request.strength)
-    return options.count_steps(cube.shape)
+def _list_known(values: NDArray[np.float64], known: NDArray[np.bool_]) -> list[float | None]:
+    return [float(v) if good else None for v, good in zip(values, known, strict=True)]
 
 
 def _summary(result: Result) -> dict[str, object]:
@@ -320,4 +301,5 @@ def _summary(result: Result) -> dict[str, object]:
     names = ("model", "weights", "strength", "steps", "converged", "bands_used", "down_weighted")
     skipped = {str(k): v for k, v in r.bands_skipped.items()}
     about = {name: getattr(r, name) for name in names}
-    return {**about, "seconds": r.seconds.get("total"), "bands_skipped": skipped}
+    more = {"uncertainty": result.uncertainty is not None, "notes": list(map(str, r.notes))}
+    return {**about, **more, "seconds": r.seconds.get("total"), "bands_skipped": skipped}

@@ -13,8 +13,8 @@ const nm = facts.wavelengths;
 
 const view = {
   layer: 'noisy', mode: 'band', band: facts.noisiest, colours: [...facts.colours],
-  low: 2, high: 98, version: facts.version, restored: facts.result !== null,
-  spectrum: null, pins: [], shown: 0,
+  low: 2, high: 98, fixed: new Map(), version: facts.version, restored: facts.result !== null,
+  spectrum: null, pins: [], regions: [], shown: 0,
 };
 window.dlwView = view; // for the console and the tests; the page itself does not read it
 
@@ -28,31 +28,31 @@ let histogramOf = null;
 
 async function collect() {
   const { layer, band, version, mode } = view;
-  const coloured = mode === 'colour' && ['noisy', 'restored', 'swipe'].includes(layer);
+  const coloured = mode === 'colour' && ['noisy', 'restored', 'swipe', 'beside'].includes(layer);
   const wanted = coloured ? view.colours : [band];
   const before = layer === 'restored' || layer === 'weights' ? [] : wanted;
   const after = layer === 'noisy' && !view.restored ? [] : wanted;
   const [noisy, restored, counted] = await Promise.all([
     Promise.all(before.map((b) => plane('noisy', b, version))),
     Promise.all((view.restored && layer !== 'weights' ? after : []).map((b) => plane('restored', b, version))),
-    view.restored ? plane('weights', band, version) : plane('noisy', band, version),
+    layer === 'weights' ? plane('weights', band, version) : null,
   ]);
-  return { layer, coloured, band, noisy, restored, counted, weighted: view.restored };
+  return { layer, coloured, band, noisy, restored, counted };
 }
 
 let begun = false;
 
 function show(found, ...rest) {
   if (!begun) {
-    // After the first picture: listing the models keeps the processor busy for seconds.
-    begun = true;
+    begun = true; // after the first picture
     setTimeout(() => jobs.begin(facts));
   }
   if (!found) { tell(rest.at(-1).message); return; }
-  const { layer, coloured, noisy, restored, counted, weighted, band } = found;
+  const { layer, coloured, noisy, restored, counted, band } = found;
   // Both images get the stretch of the restored one: that of the noisy one shows its noise.
   const guide = restored.length ? restored : noisy;
   const pairs = layer === 'weights' ? [] : guide.map((p) => limits(p, view.low, view.high));
+  if (!coloured && pairs.length && view.fixed.has(band)) pairs[0] = view.fixed.get(band);
   const draw = (planes) => (out) => (coloured ? paintColour(planes, pairs, out) : paint(planes[0], pairs[0], MAPS.grey, out));
   const bar = { kind: 'grey', name: nm ? `Band at ${Number(nm[band].toFixed(1))} nm` : `Band ${band}`, limits: pairs[0] };
   if (layer === 'weights') {
@@ -65,17 +65,20 @@ function show(found, ...rest) {
     Object.assign(bar, { kind: 'both', name: 'Noisy − restored', limits: [-most, most] });
   } else {
     image.fill(0, draw(layer === 'restored' ? restored : noisy));
-    if (layer === 'swipe') image.fill(1, draw(restored));
+    if (layer === 'swipe' || layer === 'beside') image.fill(1, draw(restored));
   }
-  image.swiping = layer === 'swipe';
+  image.setForm(layer === 'swipe' || layer === 'beside' ? layer : 'one');
   image.draw();
-  for (const id of ['divider', 'tag-left', 'tag-right']) $(id).hidden = layer !== 'swipe';
+  $('divider').hidden = layer !== 'swipe';
+  $('middle').hidden = layer !== 'beside';
+  for (const id of ['tag-left', 'tag-right']) $(id).hidden = image.form === 'one';
   placeDivider();
   $('scale-name').textContent = coloured ? 'Each colour has its own stretch' : bar.name;
   $('scale').hidden = coloured;
   if (!coloured) scale($('scale'), bar.kind, bar.limits);
   lastBar = coloured ? null : bar;
-  histogramOf = { values: counted, weights: weighted, band };
+  const weighted = layer === 'weights';
+  histogramOf = { values: weighted ? counted : guide[0], weights: weighted, shown: coloured ? null : pairs[0] };
   drawHistogram();
   view.shown += 1;
 }
@@ -83,17 +86,20 @@ function show(found, ...rest) {
 let lastBar = null;
 const refresh = latest(collect, show);
 
+let valueAt = () => 0;
+
 function drawHistogram() {
   if (!histogramOf) return;
-  const { values, weights, band } = histogramOf;
+  const { values, weights, shown } = histogramOf;
   const sample = sorted(values, weights ? 0 : undefined);
   $('histogram-name').textContent = weights ? 'Weights' : 'Values';
-  const low = quantile(sample, 0);
-  const high = quantile(sample, 1);
+  $('histogram').classList.toggle('dragged', Boolean(shown && !weights));
+  document.querySelector('.stretch').hidden = weights;
+  $('restretch').hidden = weights || !view.fixed.has(view.band);
   if (weights) {
     const small = sample.findIndex((v) => v >= 0.1);
     const part = small < 0 ? 1 : small / sample.length;
-    $('histogram-facts').textContent = `band ${band}: median ${short(quantile(sample, 0.5))}, ${(100 * part).toFixed(1)} % below 0.1`;
+    $('histogram-facts').textContent = `median ${short(quantile(sample, 0.5))}, ${(100 * part).toFixed(1)} % below 0.1`;
     const heat = new Uint8Array(MAPS.heat.buffer);
     const inside = (u) => {
       const w = Math.exp(Math.log(1e-3) + u * Math.log(1e5));
@@ -102,9 +108,39 @@ function drawHistogram() {
     };
     histogram($('histogram'), sample, { logarithmic: true, low: 1e-3, high: 100, colour: inside });
   } else {
-    $('histogram-facts').textContent = `band ${band}: ${short(low)} to ${short(high)}`;
-    histogram($('histogram'), sample, { low, high: high > low ? high : low + 1, colour: style('--noisy') });
+    // A few wild values would squeeze all others into one bar.
+    const ends = [quantile(sample, 0.001), quantile(sample, 0.999)];
+    const low = Math.min(ends[0], shown?.[0] ?? ends[0]);
+    const high = Math.max(ends[1], shown?.[1] ?? ends[1]);
+    $('histogram-facts').textContent = `${short(quantile(sample, 0))} to ${short(quantile(sample, 1))}`;
+    valueAt = histogram($('histogram'), sample, { low, high: high > low ? high : low + 1, colour: style('--noisy'), shown });
   }
+}
+
+// The nearer end of the stretch follows the pointer.
+function stretchTo(value, which) {
+  const pair = [...histogramOf.shown];
+  pair[which] = value;
+  if (pair[1] > pair[0]) view.fixed.set(view.band, pair);
+  refresh();
+}
+
+{
+  const canvas = $('histogram');
+  let held = null;
+  let span = null;
+  canvas.addEventListener('pointerdown', (e) => {
+    if (!histogramOf?.shown || histogramOf.weights) return;
+    canvas.setPointerCapture(e.pointerId);
+    span = valueAt; // the axis stays as it is while an end is dragged
+    const v = span(e.offsetX);
+    const [a, b] = histogramOf.shown;
+    held = Math.abs(v - a) < Math.abs(v - b) ? 0 : 1;
+    stretchTo(v, held);
+  });
+  canvas.addEventListener('pointermove', (e) => { if (held !== null) stretchTo(span(e.offsetX), held); });
+  for (const end of ['pointerup', 'pointercancel']) canvas.addEventListener(end, () => { held = null; });
+  $('restretch').addEventListener('click', () => { view.fixed.delete(view.band); refresh(); });
 }
 
 // --- spectra
@@ -127,9 +163,14 @@ function linesOf(s, colour) {
   return out;
 }
 
+const inRegion = (r) => [
+  { values: r.noisy, deviation: r.restored ? undefined : r.noisy_deviation, colour: r.colour, width: 1, alpha: r.restored ? 0.45 : 1 },
+  ...(r.restored ? [{ values: r.restored, deviation: r.restored_deviation, colour: r.colour, width: 1.8 }] : []),
+];
+
 function drawSpectrum() {
   const s = view.spectrum;
-  const lines = view.pins.flatMap((p) => linesOf(p, p.colour));
+  const lines = [...view.regions.flatMap(inRegion), ...view.pins.flatMap((p) => linesOf(p, p.colour))];
   if (s) {
     lines.push(...linesOf(s));
     if (s.weights) lines.push({ values: s.weights, colour: style('--weight'), width: 1, dash: [2, 2], weight: true });
@@ -141,6 +182,7 @@ function drawSpectrum() {
   if (s) legend.push(['noisy', style('--noisy')]);
   if (s?.restored) legend.push(['restored', style('--restored')], ['weight (right)', style('--weight')]);
   for (const p of view.pins) legend.push([`${p.row}, ${p.col}`, p.colour]);
+  for (const r of view.regions) legend.push([`mean ± deviation of ${r.pixels} pixels`, r.colour]);
   $('legend').replaceChildren(...legend.map(([text, colour]) => {
     const item = document.createElement('li');
     const line = document.createElement('i');
@@ -151,10 +193,19 @@ function drawSpectrum() {
   readout();
 }
 
+// The middle of a pixel on the map, in the units of its coordinate system.
+function mapPlace({ row, col }) {
+  if (!facts.transform) return '';
+  const [a, b, c, d, e, f] = facts.transform;
+  const digits = Math.max(0, Math.min(8, 1 - Math.floor(Math.log10(Math.max(Math.hypot(a, d), 1e-9)))));
+  const at = (p, q, r) => (p * (col + 0.5) + q * (row + 0.5) + r).toFixed(digits);
+  return `  ·  ${at(a, b, c)}, ${at(d, e, f)}${facts.system ? ` (${facts.system})` : ''}`;
+}
+
 function readout() {
   const s = view.spectrum;
   if (!s) { $('readout').textContent = 'Move the pointer over the image'; return; }
-  const parts = [document.createTextNode(`Row ${s.row}, column ${s.col}`)];
+  const parts = [document.createTextNode(`Row ${s.row}, column ${s.col}${mapPlace(s)}${nm ? `  ·  ${Number(nm[view.band].toFixed(1))} nm` : ''}`)];
   for (const name of ['noisy', 'restored', 'weights']) {
     if (!s[name]) continue;
     const v = s[name][view.band];
@@ -170,21 +221,46 @@ async function togglePin({ row, col }) {
   const found = view.pins.findIndex((p) => Math.hypot(p.row - row, p.col - col) * image.zoom < 8);
   if (found >= 0) {
     view.pins.splice(found, 1);
-  } else if (view.pins.length >= PINS.length) {
-    tell(`${PINS.length} pixels are pinned already`);
+  } else if (!colourFor([...view.pins, ...view.regions])) {
+    tell(`${PINS.length} pixels and regions are marked already`);
     return;
   } else {
-    const colour = PINS.find((c) => !view.pins.some((p) => p.colour === c));
+    const colour = colourFor([...view.pins, ...view.regions]);
     const spectrum = await get(`spectrum?row=${row}&col=${col}`);
     view.pins.push({ row, col, colour, ...spectrum });
   }
   pinsChanged();
 }
 
+const colourFor = (taken) => PINS.find((c) => !taken.some((p) => p.colour === c));
+const rectangle = (r) => `top=${r.top}&left=${r.left}&bottom=${r.bottom}&right=${r.right}`;
+
+async function addRegion(place) {
+  const colour = colourFor([...view.pins, ...view.regions]);
+  if (!colour) { tell(`${PINS.length} pixels and regions are marked already`); return; }
+  try {
+    view.regions.push({ ...place, colour, ...await get(`region?${rectangle(place)}`) });
+    pinsChanged();
+  } catch (error) { tell(error.message); }
+}
+
+function chooseRegion(on = !image.choosing) {
+  image.choosing = on;
+  $('region').setAttribute('aria-pressed', String(on));
+  if (on) tell('Drag over the image: mean and deviation of the pixels are drawn');
+}
+
+function unpin() {
+  view.pins = [];
+  view.regions = [];
+  pinsChanged();
+}
+
 function pinsChanged() {
   image.pins = view.pins;
+  image.regions = view.regions;
   image.draw();
-  $('unpin').hidden = !view.pins.length;
+  $('unpin').hidden = !view.pins.length && !view.regions.length;
   drawSpectrum();
   links();
 }
@@ -192,15 +268,19 @@ function pinsChanged() {
 async function renewSpectra() {
   const fresh = await Promise.all(view.pins.map((p) => get(`spectrum?row=${p.row}&col=${p.col}`)));
   view.pins = view.pins.map(({ row, col, colour }, i) => ({ row, col, colour, ...fresh[i] }));
+  const again = await Promise.all(view.regions.map((r) => get(`region?${rectangle(r)}`)));
+  view.regions = view.regions.map(({ top, left, bottom, right, colour }, i) => ({ top, left, bottom, right, colour, ...again[i] }));
   pinsChanged();
   if (image.over) askSpectrum(image.over.row, image.over.col);
 }
 
 async function copyTable() {
-  const all = [...view.pins, ...(view.spectrum ? [view.spectrum] : [])];
+  const all = [...view.pins, ...view.regions, ...(view.spectrum ? [view.spectrum] : [])];
   if (!all.length) { tell('Pin a pixel first: click the image'); return; }
-  const names = all.flatMap((s) => ['noisy', 'restored', 'weights'].filter((k) => s[k]).map((k) => [s, k]));
-  const head = ['band', ...(nm ? ['nm'] : []), ...names.map(([s, k]) => `${k} ${s.row},${s.col}`)];
+  const wanted = ['noisy', 'restored', 'weights'].flatMap((k) => [k, `${k}_deviation`]);
+  const names = all.flatMap((s) => wanted.filter((k) => s[k]).map((k) => [s, k]));
+  const where = (s) => (s.pixels ? `rows ${s.top}-${s.bottom - 1} columns ${s.left}-${s.right - 1}` : `${s.row},${s.col}`);
+  const head = ['band', ...(nm ? ['nm'] : []), ...names.map(([s, k]) => `${k} ${where(s)}`)];
   const body = Array.from({ length: bands }, (_, b) => [b, ...(nm ? [nm[b]] : []), ...names.map(([s, k]) => s[k][b] ?? '')]);
   try {
     await navigator.clipboard.writeText([head, ...body].map((r) => r.join('\t')).join('\n'));
@@ -298,7 +378,7 @@ const query = () => {
 };
 
 function links() {
-  for (const kind of ['restored', 'weights', 'picture', 'report']) $(`get-${kind}`).href = `api/export/${kind}${query()}`;
+  for (const a of document.querySelectorAll('[data-get]')) a.href = `api/export/${a.dataset.get}${query()}`;
 }
 
 function toggleExports(open = $('exports').hidden) {
@@ -331,6 +411,7 @@ const jobs = new Jobs(facts, {
     view.restored = status.result !== null;
     for (const b of $('layers').querySelectorAll('button')) b.disabled = b.dataset.layer !== 'noisy' && !view.restored;
     $('export').disabled = !view.restored;
+    $('get-uncertainty').hidden = !status.result?.uncertainty;
     if (first) setLayer('swipe');
     else refresh();
     renewSpectra();
@@ -390,7 +471,30 @@ $('fit').addEventListener('click', () => image.fit());
 $('theme').addEventListener('click', otherTheme);
 $('help').addEventListener('click', () => $('keys').showModal());
 $('copy').addEventListener('click', copyTable);
-$('unpin').addEventListener('click', () => { view.pins = []; pinsChanged(); });
+$('unpin').addEventListener('click', unpin);
+$('region').addEventListener('click', () => chooseRegion());
+$('file').replaceChildren(...facts.files.map((name, i) => new Option(name, i, false, i === facts.file)));
+$('file').hidden = facts.files.length < 2;
+$('name').hidden = facts.files.length > 1;
+$('file').addEventListener('change', async () => {
+  tell('Opening …');
+  try {
+    await post(`open/${$('file').value}`);
+    location.reload();
+  } catch (error) {
+    $('file').value = facts.file;
+    tell(error.message);
+  }
+});
+for (const b of document.querySelectorAll('[data-copy]')) {
+  b.addEventListener('click', async () => {
+    try {
+      const text = await (await fetch(`api/export/${b.dataset.copy}`)).text();
+      await navigator.clipboard.writeText(text);
+      tell('Copied');
+    } catch { tell('The browser refused the clipboard; Export has the same as a file'); }
+  });
+}
 $('export').addEventListener('click', () => toggleExports());
 document.addEventListener('click', (e) => { if (!e.target.closest('.menu')) toggleExports(false); });
 $('exports').addEventListener('click', (e) => { if (e.target.closest('a')) setTimeout(() => toggleExports(false)); });
@@ -398,6 +502,7 @@ $('spectrum').addEventListener('click', (e) => setBand(plotted(e.offsetX)));
 $('noise').addEventListener('click', (e) => setBand(noisePlotted(e.offsetX)));
 image.onhover = hovered;
 image.onclick = togglePin;
+image.onregion = (place) => { chooseRegion(false); addRegion(place); };
 new ResizeObserver(() => { drawSpectrum(); drawNoise(); drawHistogram(); }).observe($('spectrum'));
 
 const divider = $('divider');
@@ -424,6 +529,7 @@ const keys = {
   2: () => setLayer('restored'),
   ' ': () => setLayer(view.layer === 'noisy' ? 'restored' : 'noisy'),
   s: () => setLayer('swipe'),
+  b: () => setLayer('beside'),
   d: () => setLayer('difference'),
   w: () => setLayer('weights'),
   n: () => setBand(facts.noisiest),
@@ -435,9 +541,16 @@ const keys = {
   '-': () => image.zoomAt(1 / 1.5),
   0: () => image.fit(),
   r: () => jobs.run(),
-  Escape: () => ($('exports').hidden ? jobs.cancel() : toggleExports(false)),
+  q: () => jobs.run(true),
+  u: () => jobs.undo(),
+  g: () => chooseRegion(),
+  Escape: () => {
+    if (!$('exports').hidden) toggleExports(false);
+    else if (image.choosing) chooseRegion(false);
+    else jobs.cancel();
+  },
   p: () => image.over && togglePin(image.over),
-  x: () => { view.pins = []; pinsChanged(); },
+  x: unpin,
   t: otherTheme,
   '?': () => $('keys').showModal(),
 };

@@ -12,6 +12,13 @@ export function short(v) {
   return String(Number(v.toPrecision(3)));
 }
 
+// As many digits as it takes to tell neighbours on an axis of this span apart.
+function along(v, span) {
+  const size = Math.abs(v);
+  const digits = size && span ? Math.ceil(Math.log10(size / span)) + 2 : 3;
+  return digits <= 3 || digits > 9 ? short(v) : String(Number(v.toPrecision(digits)));
+}
+
 function begin(canvas) {
   const ratio = window.devicePixelRatio || 1;
   const { width, height } = canvas.getBoundingClientRect();
@@ -34,12 +41,15 @@ export function ticks(low, high, count) {
   return out;
 }
 
-// lines: [{values, colour, width, dash?, weight?}]; returns x -> band for clicks.
+// lines: [{values, deviation?, colour, width, dash?, weight?}]; returns x -> band for clicks.
 export function spectra(canvas, x, lines, band, label) {
   const { c, width, height } = begin(canvas);
   const weighted = lines.some((l) => l.weight);
   const area = { left: 46, right: width - (weighted ? 36 : 14), top: 8, bottom: height - 32 };
-  const values = lines.filter((l) => !l.weight).flatMap((l) => l.values.filter((v) => v !== null));
+  const values = lines.filter((l) => !l.weight).flatMap((l) => l.values.flatMap((v, i) => {
+    if (v === null) return [];
+    return l.deviation ? [v - l.deviation[i], v + l.deviation[i]] : [v];
+  }));
   let low = values.length ? Math.min(...values) : 0;
   let high = values.length ? Math.max(...values) : 1;
   if (high <= low) { low -= 0.5; high += 0.5; }
@@ -65,7 +75,7 @@ export function spectra(canvas, x, lines, band, label) {
     c.moveTo(area.left, y);
     c.lineTo(area.right, y);
     c.stroke();
-    c.fillText(short(v), area.left - 6, y);
+    c.fillText(along(v, high - low), area.left - 6, y);
   }
   c.textAlign = 'center';
   for (const v of ticks(Math.min(first, last), Math.max(first, last), 5)) {
@@ -94,6 +104,16 @@ export function spectra(canvas, x, lines, band, label) {
   c.beginPath();
   c.rect(area.left - 2, area.top - 2, area.right - area.left + 4, area.bottom - area.top + 4);
   c.clip();
+  for (const line of lines.filter((l) => l.deviation)) {
+    const known = line.values.map((v, i) => i).filter((i) => line.values[i] !== null);
+    const edge = (i, sign) => [across(x[i]), up(line.values[i] + sign * line.deviation[i])];
+    c.fillStyle = line.colour;
+    c.globalAlpha = 0.18;
+    c.beginPath();
+    for (const i of known) c.lineTo(...edge(i, 1));
+    for (const i of known.reverse()) c.lineTo(...edge(i, -1));
+    c.fill();
+  }
   for (const line of lines) {
     c.strokeStyle = line.colour;
     c.lineWidth = line.width;
@@ -119,7 +139,8 @@ export function spectra(canvas, x, lines, band, label) {
   };
 }
 
-export function histogram(canvas, values, { logarithmic, low, high, colour }) {
+// Returns x -> value; 'shown' are the values drawn as black and white.
+export function histogram(canvas, values, { logarithmic, low, high, colour, shown }) {
   const { c, width, height } = begin(canvas);
   const count = 60;
   const bins = new Uint32Array(count);
@@ -150,8 +171,23 @@ export function histogram(canvas, values, { logarithmic, low, high, colour }) {
   for (const v of marks) {
     const at = 4 + (((logarithmic ? Math.log(v) : v) - a) / (b - a)) * (width - 8);
     c.textAlign = at < 16 ? 'left' : at > width - 16 ? 'right' : 'center';
-    c.fillText(short(v), at, height - 7);
+    c.fillText(logarithmic ? short(v) : along(v, high - low), at, height - 7);
   }
+  const wideAll = width - 8;
+  if (shown) {
+    const ends = shown.map((v) => 4 + Math.max(0, Math.min(1, (v - a) / (b - a))) * wideAll);
+    c.fillStyle = style('--stage');
+    c.globalAlpha = 0.65;
+    c.fillRect(4, 0, ends[0] - 4, bottom);
+    c.fillRect(ends[1], 0, width - 4 - ends[1], bottom);
+    c.globalAlpha = 1;
+    c.fillStyle = style('--accent');
+    for (const at of ends) {
+      c.fillRect(at - 0.75, 0, 1.5, bottom);
+      c.fillRect(at - 3.5, 0, 7, 9);
+    }
+  }
+  return (px) => a + (Math.max(0, Math.min(wideAll, px - 4)) / wideAll) * (b - a);
 }
 
 const strips = new Map();
@@ -180,5 +216,5 @@ export function scale(canvas, kind, [low, high]) {
     return;
   }
   const marks = kind === 'both' ? [low, 0, high] : [low, (low + high) / 2, high];
-  marks.forEach((v, i) => c.fillText(short(v), edge + (i / 2) * inner, 24));
+  marks.forEach((v, i) => c.fillText(along(v, high - low), edge + (i / 2) * inner, 24));
 }
