@@ -220,6 +220,7 @@ BUILT_IN = {
     "jpeg": ".pictures:Jpeg",
     "zarr": ".zarr3:Zarr",
     "png-folder": ".pictures:PngFolder",
+    "fits": ".fits:Fits",
     "raw": ".numpy_files:Raw",
 }
 """In the order in which they are asked whether a file is theirs."""
