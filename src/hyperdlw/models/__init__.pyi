@@ -7,6 +7,7 @@ from .defaults import MODEL as MODEL
 from .defaults import WEIGHTS as WEIGHTS
 from .denoisers.catalogue import DenoiserSpec as DenoiserSpec
 from .denoisers.catalogue import EigenDenoiser as EigenDenoiser
+from .denoisers.eigenimages import CAUTION as CAUTION
 from .denoisers.eigenimages import REACH as REACH
 from .denoisers.eigenimages import Eigenimages as Eigenimages
 from .denoisers.eigenimages import find_eigenimages as find_eigenimages

@@ -8,6 +8,8 @@ from .dlwnet import factor as factor
 from .ffdnet import FFDNet as FFDNet
 from .files import RIVALS as RIVALS
 from .files import Rival as Rival
+from .mapnet import FOLD as FOLD
+from .mapnet import MapNet as MapNet
 from .placement import place_network as place_network
 from .sert import SERT as SERT
 from .skip import MULTIPLE as MULTIPLE

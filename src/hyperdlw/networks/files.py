@@ -23,6 +23,7 @@ from .dlwnet import ARCHITECTURES, DLWnet3d, Network
 from .ffdnet import FFDNet
 from .hsidcnn import HSIDCNN, HSIDCNN_LAYERS, list_tensors
 from .hsidenet import HSIDeNet
+from .mapnet import MapNet
 from .sert import SERT, VARIANTS, from_released, released_name
 
 SHIPPED = Path(__file__).parent / "pretrained"
@@ -41,10 +42,11 @@ Rival = HSIDCNN | HSIDeNet
 RIVALS: dict[str, type[HSIDCNN] | type[HSIDeNet]] = {"hsid-cnn": HSIDCNN, "hsi-denet": HSIDeNet}
 """Architectures that restore an image by themselves."""
 
-DenoiserNet = FFDNet | SERT
+DenoiserNet = FFDNet | SERT | MapNet
 
 DENOISERS: dict[str, Callable[..., DenoiserNet]] = {
     "ffdnet": FFDNet,
+    "mapnet": MapNet,
     **{name: partial(SERT, variant=name) for name in VARIANTS},
 }
 """Architectures of Gaussian denoisers."""
@@ -56,7 +58,7 @@ USES = {
 }
 """How a network of every architecture is used."""
 
-SIZES = ("filters", "blocks", "layers", "channels", "neighbours")
+SIZES = ("filters", "blocks", "layers", "channels", "neighbours", "coarse")
 """Arguments of the architectures, as their cards have them."""
 
 Card = dict[str, Any]

@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from ..models import REACH, Eigenimages
+from ..networks import FOLD
 from ..solver import DiskArray
 from .guard import sum_change
 from .job import Job
@@ -27,9 +28,12 @@ def fill_strip(job: Job, blend: Blend, i: int) -> None:
 
 def denoise_strip(job: Job, blend: Blend, images: Eigenimages, i: int) -> None:
     """The eigenimages of a strip without their noise."""
-    window = replace(job.plan, wrap=False).window(i, REACH)
-    filled = job.array("filled").read(window.rows)
-    job.array("shrunk").write(window.own, blend.shrink(images, filled)[:, window.inside])
+    own = job.plan.window(i, 0).own
+    # The squares of the network lie as in the whole image.
+    top = max(0, own.start - REACH) // FOLD * FOLD
+    filled = job.array("filled").read(slice(top, min(own.stop + REACH, job.plan.shape[1])))
+    shrunk = blend.shrink(images, filled)[:, own.start - top : own.stop - top]
+    job.array("shrunk").write(own, shrunk)
 
 
 def look_strip(job: Job, blend: Blend, i: int) -> list[list[float]]:

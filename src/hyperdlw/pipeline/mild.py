@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..models import Eigenimages, look_again
+from ..models import CAUTION, Eigenimages, look_again
 from ..weights import (
     BLOCKS,
     SIDE,
@@ -188,6 +188,17 @@ class Blend:
     expected: Expected | None = None
 
     @cached_property
+    def learned(self) -> float:
+        """The part of the network that denoises eigenimages, the rest being a shrinkage.
+
+        All for noise that is alike everywhere, half for noise that varies with the signal, of which it knows
+        less.
+        """
+        alike = float((self.law.a / self.law.level.square().clamp_min(1e-30)).median())
+        part = 0.5 + 0.5 * min(1.0, alike)
+        return 1.0 if part > 0.9 else part
+
+    @cached_property
     def spared(self) -> NoiseLaw:
         """The law of the noise that may go (:func:`hyperdlw.pipeline.guard.spare_floor`)."""
         return spare_floor(self.law)
@@ -205,10 +216,8 @@ class Blend:
 
     def shrink(self, images: Eigenimages, filled: Tensor) -> Tensor:
         """The eigenimages of rows without their noise."""
-        law = self.spared.variance
-        return (
-            images.denoise(filled, law, GENTLE) if self.part == 0 else images.denoise(filled, law)
-        )
+        caution = GENTLE if self.part == 0 else CAUTION
+        return images.denoise(filled, self.spared.variance, caution, self.learned)
 
     def look(self, filled: Tensor, shrunk: Tensor) -> Tensor:
         """The same with what comes back; beside a model nothing does, which knows loud noise better."""

@@ -3,10 +3,13 @@ from .bilevel import train_recipe as train_recipe
 from .card import draw_curves as draw_curves
 from .denoiser import DenoiserRecipe as DenoiserRecipe
 from .denoiser import load_photographs as load_photographs
+from .denoiser import load_pictures as load_pictures
 from .denoiser import train_denoiser as train_denoiser
 from .loop import F32 as F32
 from .loop import Figures as Figures
 from .loop import RunSettings as RunSettings
+from .maps import MapRecipe as MapRecipe
+from .maps import train_maps as train_maps
 from .patches import split_scenes as split_scenes
 from .recipe import Objective as Objective
 from .recipe import Recipe as Recipe

@@ -160,21 +160,27 @@ class DenoiserTraining(Training[DenoiserRecipe, FFDNet, tuple[Tensor, Tensor, Te
         return found
 
 
-def load_photographs(folder: str | Path) -> list[F32]:
-    """The luminance of every picture of a folder, in [0, 1]."""
+def load_pictures(folder: str | Path) -> list[F32]:
+    """Every picture of a folder, (channel, row, col) in [0, 1]."""
     folder = Path(folder)
     if not folder.is_dir():
         raise BadFile(f"there is no folder {folder} with photographs")
+    endings = (".jpg", ".jpeg", ".png")
     found = []
-    for path in sorted(
-        p for p in folder.iterdir() if p.suffix.lower() in (".jpg", ".jpeg", ".png")
-    ):
+    for path in sorted(p for p in folder.iterdir() if p.suffix.lower() in endings):
         cube = open_cube(path)
-        unit = cube.data / np.float32(np.iinfo(cube.encoding.dtype).max)
-        found.append(np.tensordot(LUMINANCE, unit, 1) if len(unit) == 3 else unit[0])
+        found.append(cube.data / np.float32(np.iinfo(cube.encoding.dtype).max))
     if not found:
         raise BadFile(f"there is no picture (.jpg, .png) in {folder}")
     return found
+
+
+def load_photographs(folder: str | Path) -> list[F32]:
+    """The luminance of every picture of a folder, in [0, 1]."""
+    return [
+        np.tensordot(LUMINANCE, unit, 1) if len(unit) == 3 else unit[0]
+        for unit in load_pictures(folder)
+    ]
 
 
 def train_denoiser(

@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_map
 
 from ..errors import BadFile, DlwError, OutputExists
 from ..io import atomic
-from ..networks import FFDNet, Network, Rival
+from ..networks import FFDNet, MapNet, Network, Rival
 from ..networks import files as store
 from ..pipeline import find_device, solver_device
 from .card import describe_run
@@ -35,7 +35,7 @@ Pair = tuple[F32, F32]
 BatchT = TypeVar("BatchT")
 CutT = TypeVar("CutT", covariant=True)
 PlanT = TypeVar("PlanT", bound=TrainingPlan)
-NetT = TypeVar("NetT", bound=Network | FFDNet | Rival)
+NetT = TypeVar("NetT", bound=Network | FFDNet | MapNet | Rival)
 KEPT = ("average", "step", "skipped", "bad_in_a_row", "seconds", "scores")
 """Attributes of a run that a checkpoint holds as they are."""
 LIMIT_BAD = 5

@@ -166,21 +166,31 @@ def train_denoiser(
     grey: Annotated[Path, typer.Option(help="folder with photographs (.jpg, .png)")],
     cubes: Annotated[Path, typer.Option(help="folder with clean cubes")],
     options: TrainingOptions = AS_PLANNED,
-    name: Annotated[str, typer.Option(help="name of the network")] = "gauss",
+    name: Annotated[str | None, typer.Option(help="name of the network")] = None,
     steps: StepsOption = None,
+    maps: Annotated[
+        bool, typer.Option("--maps", help="train the denoiser of eigenimages instead")
+    ] = False,
 ) -> None:
-    """Train the denoiser of plug-and-play."""
-    from ...train import DenoiserRecipe, load_photographs, split_scenes
-    from ...train import train_denoiser as train_network
+    """Train the denoiser of plug-and-play, or that of eigenimages."""
+    from ... import train as kinds
 
-    plan = options.change_plan(DenoiserRecipe(name), steps)
-    given = {"photographs": load_photographs(grey)}
-    scenes, apart = split_scenes(options.read_scenes(cubes), plan)
+    name = name or ("maps" if maps else "gauss")
+    scenes = options.read_scenes(cubes)
 
-    def run(out: Path, how: RunSettings) -> Path:
-        return train_network(plan, scenes, out, held_out=apart, **given, **how)
+    def run_maps(out: Path, how: RunSettings) -> Path:
+        plan = options.change_plan(kinds.MapRecipe(name), steps)
+        learn, apart = kinds.split_scenes(scenes, plan)
+        pictures = kinds.load_pictures(grey)
+        return kinds.train_maps(plan, learn, out, photographs=pictures, held_out=apart, **how)
 
-    options.run_training(name, run, "denoiser")
+    def run_planes(out: Path, how: RunSettings) -> Path:
+        plan = options.change_plan(kinds.DenoiserRecipe(name), steps)
+        learn, apart = kinds.split_scenes(scenes, plan)
+        pictures = kinds.load_photographs(grey)
+        return kinds.train_denoiser(plan, learn, out, photographs=pictures, held_out=apart, **how)
+
+    options.run_training(name, run_maps if maps else run_planes, "denoiser")
 
 
 @contextmanager

@@ -1,16 +1,19 @@
-"""Mild noise: local Wiener shrinkage of noise-whitened eigenimages.
+"""Mild noise: noise-whitened eigenimages, each without its noise.
 
 The bands, each divided by its noise level s, are rotated to their principal components z = V'(y / s). The
 noise stays white over components, with the variance  sum_b V_bk^2 v_b(p) / s_b^2  at pixel p, where v is the
 law of the noise. Every eigenimage is shrunk in a tight frame by what its neighbourhood shows above that
-variance; no component is thrown away unless it is pure noise, so nothing is lost when the noise is small.
+variance, or goes through a network that sees the strongest ones beside it, or the result is between the two,
+which err differently. No component is thrown away unless it is pure noise, so nothing is lost when the noise
+is small.
 
 A narrow line of a gas in a small plume is spread over many components, none of which shows it. So what was
 taken away is looked at once more, band by band (:func:`look_again`): what stands above the noise of its
 neighbourhood there comes back.
 
-The second moments of the bands are sums over pixels and the frame reaches :data:`REACH` rows, so an image
-on disk is restored strip by strip with the same numbers.
+The second moments of the bands are sums over pixels, frame and network reach :data:`REACH` rows, and the
+network looks at squares of :data:`hyperdlw.networks.FOLD` pixels. So an image on disk is restored strip by
+strip with the same numbers.
 """
 
 from __future__ import annotations
@@ -18,15 +21,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
 
+from ...networks import MapNet, files, place_network
 from . import framelet
 
 CAUTION = 2.0
 """Factor on the noise variance in the shrinkage, unless told."""
-REACH = framelet.REACH
+REACH = max(framelet.REACH, MapNet.reach)
+"""Rows around a strip that its result depends on; the first of them must be a multiple of FOLD."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,13 +49,18 @@ class Eigenimages:
     strong: int
 
     def denoise(
-        self, y: Tensor, variance: Callable[[Tensor], Tensor], caution: float = CAUTION
+        self,
+        y: Tensor,
+        variance: Callable[[Tensor], Tensor],
+        caution: float = CAUTION,
+        learned: float = 0.0,
     ) -> Tensor:
         """Remove the noise from an image (band, row, col) without gaps.
 
         Args:
             variance: of the noise, (band, row, col), where the clean image is its argument.
             caution: factor on the noise variance in the shrinkage.
+            learned: part of the network, 0 to 1; the rest is the shrinkage.
         """
         level = self.level[:, None, None]
         images = torch.tensordot(self.basis.T, y / level, 1)
@@ -58,9 +69,30 @@ class Eigenimages:
         signal = torch.tensordot(self.basis[:, strong], images[strong], 1) * level
         noise = variance(signal) / level.square()
         spread = torch.tensordot(self.basis.T.square(), noise, 1).sqrt()
-        kept: Tensor = framelet.denoise(images, spread, caution)
+        kept = denoise_images(images, spread, caution, learned)
         found: Tensor = torch.tensordot(self.basis, kept, 1)
         return found * level
+
+
+def denoise_images(images: Tensor, spread: Tensor, caution: float, learned: float) -> Tensor:
+    """Eigenimages (image, row, col), strongest first, without noise of a level that is known everywhere."""
+    if learned == 0:
+        shrunk: Tensor = framelet.denoise(images, spread, caution)
+        return shrunk
+    spread = spread.clamp_min(1e-12)
+    net = place_network(load_maps(), images.device)
+    guessed: Tensor = net(images / spread) * spread
+    if learned == 1:
+        return guessed
+    return torch.lerp(framelet.denoise(images, spread, caution), guessed, learned)
+
+
+@cache
+def load_maps() -> MapNet:
+    """The shipped denoiser of eigenimages."""
+    net = files.load_denoiser("maps").net
+    assert isinstance(net, MapNet)
+    return net
 
 
 def look_again(

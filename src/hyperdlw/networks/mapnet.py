@@ -1,0 +1,114 @@
+"""MapNet: removes white noise from the eigenimages of a cube, all of them guided by the strongest.
+
+Everything is in units of the noise, u = z / sigma, so one network serves every level and nothing hangs on
+the range of an image. The input is the differences of box means over 1, 3, 9 and 25 pixels, through asinh:
+nearly linear for what is of the size of the noise, and bounded growth for edges a thousand times as large.
+An image sees its own details and those of the three strongest others, which have the same edges and less
+noise. A U of two levels, folded 2x2 and 4x4, estimates the noise, which is subtracted.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import BadInput
+from .dlwnet import initialise_kaiming
+
+BOXES = (1, 4, 12)
+"""Half sides of the boxes whose means are compared."""
+GUIDES = 3
+"""Images that guide another one."""
+FOLD = 4
+"""Pixels of the coarsest grid: rows of a strip must start at a multiple of it."""
+
+
+class MapNet(nn.Module):
+    """Eigenimages in units of their noise (image, row, col) in, clean ones out, strongest first.
+
+    >>> net = MapNet()
+    >>> sum(p.numel() for p in net.parameters()) < 600_000
+    True
+    >>> net(torch.zeros(5, 9, 7)).shape
+    torch.Size([5, 9, 7])
+    """
+
+    reach = 48
+    """Pixels further away than this have no influence."""
+
+    def __init__(self, filters: int = 48, coarse: int = 80, layers: int = 4) -> None:
+        super().__init__()
+        sizes = {"filters": filters, "coarse": coarse, "layers": layers}
+        self.config: dict[str, int | str] = {"architecture": "mapnet", **sizes}
+        self.own = nn.Conv2d(4 * len(BOXES), filters, 3, padding=1)
+        self.other = nn.Conv2d(4 * 2 * GUIDES, filters, 3, padding=1, bias=False)
+        self.before = nn.Conv2d(filters, filters, 3, padding=1)
+        self.down = nn.Conv2d(filters, coarse, 2, stride=2)
+        self.middle = nn.ModuleList(nn.Conv2d(coarse, coarse, 3, padding=1) for _ in range(layers))
+        self.up = nn.ConvTranspose2d(coarse, filters, 2, stride=2)
+        self.after = nn.Conv2d(filters, filters, 3, padding=1)
+        self.last = nn.Conv2d(filters, 4, 3, padding=1)
+        initialise_kaiming(self)
+        # No noise is found at first: training starts from the identity.
+        for parameter in self.last.parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, u: Tensor) -> Tensor:
+        """Denoise images whose noise is white with variance one."""
+        if u.dim() != 3:
+            raise BadInput(f"the denoiser of maps wants (image, row, col), not {tuple(u.shape)}")
+        rows, cols = u.shape[-2:]
+        wide = F.pad(u[:, None], (0, -cols % FOLD, 0, -rows % FOLD), mode="replicate")
+        # The strongest guide the others.
+        strongest = find_details(wide[: GUIDES + 1])
+        if torch.is_grad_enabled():
+            own, others = find_details(wide), [guide(strongest, k) for k in range(len(u))]
+            return u - self.find_noise(own, torch.stack(others))[:, :rows, :cols]
+        # One image after the other stays in the cache.
+        parts = [
+            self.find_noise(find_details(wide[k : k + 1]), guide(strongest, k)[None])
+            for k in range(len(u))
+        ]
+        return u - torch.cat(parts)[:, :rows, :cols]
+
+    def find_noise(self, own: Tensor, others: Tensor) -> Tensor:
+        """The noise of images from their details (image, 3, row, col) and those of their guides."""
+        t = F.relu(self.own(_fold(own)) + self.other(_fold(others)))
+        t = fine = F.relu(self.before(t))
+        t = F.relu(self.down(t))
+        for layer in self.middle:
+            t = F.relu(layer(t))
+        t = F.relu(self.up(t) + fine)
+        t = F.relu(self.after(t))
+        return F.pixel_shuffle(self.last(t), 2)[:, 0]
+
+
+def guide(strongest: Tensor, k: int) -> Tensor:
+    """Details (guide * 2, row, col) of the strongest images but image k, zeros where there are too few."""
+    chosen = [i for i in range(len(strongest)) if i != k][:GUIDES]
+    found = strongest.new_zeros(GUIDES, 2, *strongest.shape[-2:])
+    found[: len(chosen)] = strongest[chosen, :2]
+    return found.flatten(0, 1)
+
+
+def find_details(u: Tensor) -> Tensor:
+    """Differences of box means (image, 3, row, col) of images (image, 1, row, col), through asinh."""
+    means = [u, *(_box_mean(u, half) for half in BOXES)]
+    parts = [a - b for a, b in itertools.pairwise(means)]
+    return torch.asinh(torch.cat(parts, 1))
+
+
+def _box_mean(u: Tensor, half: int) -> Tensor:
+    """Means over squares, of the pixels that the image has."""
+    side = 2 * half + 1
+    for kernel, padding in (((side, 1), (half, 0)), ((1, side), (0, half))):
+        u = F.avg_pool2d(u, kernel, 1, padding, count_include_pad=False)
+    return u
+
+
+def _fold(t: Tensor) -> Tensor:
+    """Squares of 2x2 pixels as channels."""
+    return F.pixel_unshuffle(t, 2).contiguous(memory_format=torch.channels_last)
