@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from hyperdlw import Cube, audit, denoise, open_cube, save_cube
 from hyperdlw.errors import BadInput, BadOption
-from hyperdlw.pipeline import Outputs, denoise_file
+from hyperdlw.pipeline import Outputs, Report, denoise_file
 from hyperdlw.pipeline.invented import DEAD_ELEMENT, FAR_OFF, GAP, REPLACED
 from hyperdlw.pipeline.whiteness import (
     AuditRows,
@@ -263,3 +265,52 @@ def test_noise_file_needs_what_it_holds(tmp_path) -> None:
     with pytest.raises(BadOption, match="measure"):
         denoise_file(tmp_path / "in.npy", tmp_path / "out.npy", outputs=outputs, paper=True)
     assert not (tmp_path / "out.npy").exists()
+
+
+# --- cut short and resumed
+
+
+class Crash(Exception):
+    """Ends a run."""
+
+
+def test_resumed_run_tells_the_same(tmp_path) -> None:
+    """Killed in the middle of the audit, the second run takes its sums up and writes the same products."""
+    y = spoil(make_noisy("even15"))
+    save_cube(Cube(y, np.isfinite(y), np.linspace(400, 900, len(y))), tmp_path / "in.hdr")
+    seen: list[str] = []
+
+    def run(name: str, deadly: str = "") -> Report:
+        def item_done(stage: str, done: int, count: int) -> None:
+            seen.append(stage)
+            if deadly and deadly in stage and done == 2:
+                raise Crash
+
+        outputs = Outputs(
+            invented=str(tmp_path / f"{name}-invented.hdr"),
+            noise=str(tmp_path / f"{name}.txt"),
+            audit=str(tmp_path / f"{name}.html"),
+            command="the command",
+        )
+        tell = SimpleNamespace(plan_made=lambda *_: None, item_done=item_done)
+        target = tmp_path / f"{name}.hdr"
+        source = tmp_path / "in.hdr"
+        return denoise_file(source, target, outputs=outputs, progress=tell, tile=9, fill=True)
+
+    with pytest.raises(Crash):
+        run("cut", "audit")
+    assert not list(tmp_path.glob("cut*"))
+    first = sum("audit" in stage for stage in seen)
+    resumed = run("cut")
+    assert sum("audit" in stage for stage in seen) > first
+    whole = run("whole")
+    assert resumed.tiling is not None
+    assert resumed.tiling["resumed"] > 0
+    assert resumed.audit == whole.audit
+    for end in (".img", "-invented.img", ".txt"):
+        assert (tmp_path / f"cut{end}").read_bytes() == (tmp_path / f"whole{end}").read_bytes()
+    pages = [
+        (tmp_path / f"{name}.html").read_text().replace(f"{name}.", ".")
+        for name in ("cut", "whole")
+    ]
+    assert pages[0] == pages[1]
