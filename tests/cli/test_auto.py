@@ -61,6 +61,14 @@ def test_advise_on_a_missing_file(hyperdlw: Callable[..., Any], tmp_path: Path) 
     assert "none.npy" in ran.err
 
 
+def write_fits(path: Path, cube: np.ndarray) -> None:
+    """A FITS file of one image, from the standard."""
+    axes = {f"NAXIS{i}": n for i, n in enumerate(cube.shape[::-1], 1)}
+    cards = {"SIMPLE": "T", "BITPIX": -32, "NAXIS": 3, **axes}
+    head = "".join(f"{k:<8}= {v:>20}".ljust(80) for k, v in cards.items()) + "END"
+    path.write_bytes(head.ljust(2880).encode() + cube.astype(">f4").tobytes().ljust(2880, b"\0"))
+
+
 def save_as(kind: str, cube: np.ndarray, folder: Path) -> tuple[Path, list[str]]:
     """A file of a format that says little, and what ``advise`` needs to read it."""
     noisy = Cube.from_array(cube, axes="rcb", wavelengths=np.linspace(400, 900, cube.shape[2]))
@@ -73,7 +81,9 @@ def save_as(kind: str, cube: np.ndarray, folder: Path) -> tuple[Path, list[str]]
         path = folder / "bands"
         stored = (np.clip(cube, 0, 1) * 65535).astype(np.uint16)
         save_cube(Cube.from_array(stored, axes="rcb"), f"{path}/")
-    elif kind == "png":
+    elif kind == "fits":
+        write_fits(path, cube.transpose(2, 0, 1))
+    elif kind in ("png", "jpg"):
         picture = (np.clip(cube[..., :3], 0, 1) * 255).astype(np.uint8)
         save_cube(Cube.from_array(picture, axes="rcb"), path)
     elif kind == "npy":
@@ -88,7 +98,8 @@ def save_as(kind: str, cube: np.ndarray, folder: Path) -> tuple[Path, list[str]]
     return path, []
 
 
-KINDS = ["hdr", "img", "none", "tif", "nc", "h5", "zarr", "mat", "npy", "npz", "png", "folder"]
+KINDS = ["hdr", "img", "none", "tif", "nc", "h5", "zarr", "mat", "npy", "npz", "png", "jpg", "fits"]
+KINDS += ["folder"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
