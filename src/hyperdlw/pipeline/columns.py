@@ -168,10 +168,17 @@ def _along_track(y: F32, whole: bool) -> F64:
     return np.asarray(change @ change.T / change.shape[1])
 
 
-def find_columns(read: Callable[[slice], F32], shape: Sequence[int]) -> Columns:
+def find_columns(
+    read: Callable[[slice], F32],
+    shape: Sequence[int],
+    find_blocks: Callable[[Sequence[Measured], int], Columns] | None = None,
+) -> Columns:
     """The columns of an image (band, row, col) in its own units: offsets, or gains, or none.
 
-    ``read`` gives rows of it, NaN where nothing was measured.
+    Args:
+        read: gives rows of it, NaN where nothing was measured.
+        find_blocks: finds shifted blocks of columns (:mod:`hyperdlw.pipeline.shifted`), which are looked
+            for where there is nothing else.
     """
     rows = shape[1]
     measured: dict[bool, list[Measured]] = {False: [], True: []}
@@ -189,7 +196,7 @@ def find_columns(read: Callable[[slice], F32], shape: Sequence[int]) -> Columns:
         found, sure = settle(blocks, rows, gain)
         if sure > 0:
             return found
-    return Columns.none(shape)
+    return Columns.none(shape) if find_blocks is None else find_blocks(measured[False], rows)
 
 
 def settle(blocks: list[Measured], rows: int, gain: bool) -> tuple[Columns, float]:

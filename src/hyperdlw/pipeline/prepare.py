@@ -19,6 +19,7 @@ from ..weights import Read, gather_blocks
 from .columns import Columns, find_columns
 from .limits import limits_of_sample
 from .set_aside import find_dead_columns, find_wild, keep_detector_faults
+from .shifted import find_shifted
 
 Range = Literal["auto", "minmax"] | tuple[float, float]
 
@@ -172,7 +173,7 @@ def find_scaling(
     for b, band in enumerate(facts if columns else ()):
         dead[b, list(band.dead)] = True
     dead = keep_detector_faults(dead)
-    found = find_columns(read, shape) if columns else Columns.none(shape)
+    found = find_columns(read, shape, find_shifted) if columns else Columns.none(shape)
     if range == "minmax":
         low, high = ([getattr(f, name) for f in facts] for name in ("low", "high"))
         limits = BandRange(np.array(low, np.float32), np.array(high, np.float32))
