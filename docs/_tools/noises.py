@@ -88,7 +88,7 @@ ABOUT = {
         "a pushbroom sensor, and Gaussian noise: most goes, faint broad "
         "stripes stay.",
         "wide-stripes": "Blocks of 3 to 15 columns with an offset in a third of the bands, and weak "
-        "Gaussian noise: the grain goes, **the wide stripes stay**.",
+        "Gaussian noise: the grain and most blocks go; one of which an edge is in doubt stays.",
     },
     "scene": {
         "bright20": "Pixels 20 times as bright as the scene, such as glints, and Gaussian noise: the "
