@@ -43,7 +43,8 @@ def test_the_whole_life(hyperdlw, tmp_path, clean):
         assert word in done.out
     assert "range 0 to 1" in done.out
     assert str(restored) in done.out
-    assert done.out.count("\n") == 1
+    assert done.out.count("\n") == 2  # what was done, and the audit
+    assert done.out.splitlines()[1].startswith("audit: ")
 
     before = json.loads(hyperdlw("score", unit, noisy, "--json").out)
     after = json.loads(hyperdlw("score", unit, restored, "--json").out)

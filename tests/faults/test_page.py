@@ -14,7 +14,8 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 from hyperdlw import Cube
-from hyperdlw.app.page import server
+from hyperdlw.app.page import serving as server
+from hyperdlw.app.page.desk import Desk
 from hyperdlw.app.page.job import JobRequest
 from hyperdlw.app.page.session import Session
 from hyperdlw.errors import BadOption
@@ -39,7 +40,7 @@ def test_the_port_listens_before_the_address_is_told(session, monkeypatch):
         raise Told
 
     with pytest.raises(Told):
-        server.serve(session, "token", 0, False, ready)
+        server.serve(Desk(session), "token", 0, False, ready)
     assert heard == [True]
 
 
@@ -70,7 +71,7 @@ def test_half_a_request_is_not_waited_for(session, monkeypatch):
         told.set()
 
     worker = threading.Thread(
-        target=server.serve, args=(session, "token", 0, False, ready), daemon=True
+        target=server.serve, args=(Desk(session), "token", 0, False, ready), daemon=True
     )
     worker.start()
     assert told.wait(20)
