@@ -55,6 +55,9 @@ FIRM = 10 / 255
 """Noise level for which the strength is right that removes impulses from a colour picture, at least."""
 GENTLE, SECOND = 1.75, 2.5
 """Factors on the noise variance in the shrinkage of eigenimages that stand alone, and of what they took."""
+GRAIN, COARSER = (0.15, 0.25), 0.3
+"""Correlations of neighbours from which noise is not white, and not at all; and what the network that
+denoises eigenimages is told then, as a part more than the level of the white noise."""
 TAILS = 0.003, 0.007
 """Shares of voxels far from the model (:func:`measure_tails`) from which it has a larger part, and stands
 alone."""
@@ -121,7 +124,7 @@ def spare_model(sample: Sample, law: NoiseLaw, dead: float, quiet: bool) -> Blen
     found = int((isolated.find(y) & sample.ok).sum()) / max(1, int(sample.ok.sum()))
     if found > SOME:
         return None
-    return Blend(0.0, dead + found, law, isolated, expected)
+    return Blend(0.0, dead + found, law, isolated, expected, judge_grain(sample))
 
 
 def measure_unevenness(sample: Sample, x: Tensor, law: NoiseLaw) -> float:
@@ -139,6 +142,28 @@ def measure_unevenness(sample: Sample, x: Tensor, law: NoiseLaw) -> float:
         pool.append(F.avg_pool2d(grid, side))
     ratio = (pool[0].clamp_min(1e-12) / pool[1].clamp_min(1e-12)).log().flatten(1)
     return float(ratio.std(1).mean()) if ratio.shape[1] > 1 else 0.0
+
+
+def measure_grain(sample: Sample) -> float:
+    """Correlation of neighbouring pixels of what other bands do not say: median of the bands, largest axis.
+
+    White noise has none; scan lines of an instrument, or texture of bands that others do not know, do.
+    """
+    rest = regress_bands(sample.y, sample.ok).residual(sample.y, sample.ok)
+    bound = 4 * find_spread(rest.abs(), sample.ok)[:, None, None, None]
+    rest = torch.where(sample.ok, rest.clamp(-bound, bound), 0.0)
+    power = rest.square().flatten(1).mean(1).clamp_min(1e-30)
+    near = [
+        (rest[:, :, 1:] * rest[:, :, :-1]).flatten(1).mean(1),
+        (rest[..., 1:] * rest[..., :-1]).flatten(1).mean(1),
+    ]
+    return max(float((v / power).median()) for v in near)
+
+
+def judge_grain(sample: Sample) -> float:
+    """How far the noise is from white, 0 to 1."""
+    low, high = GRAIN
+    return min(1.0, max(0.0, (measure_grain(sample) - low) / (high - low)))
 
 
 def measure_tails(sample: Sample, x: Tensor) -> float:
@@ -179,6 +204,7 @@ class Blend:
         law: of the noise without what is lost.
         outliers: what finds lost voxels; None where nothing is lost.
         expected: what lost voxels are filled with; None: the model.
+        grain: how far the noise is from white, 0 to 1 (:func:`judge_grain`).
     """
 
     part: float
@@ -186,16 +212,17 @@ class Blend:
     law: NoiseLaw
     outliers: Outliers | Isolated | None = None
     expected: Expected | None = None
+    grain: float = 0.0
 
     @cached_property
     def learned(self) -> float:
         """The part of the network that denoises eigenimages, the rest being a shrinkage.
 
-        All for noise that is alike everywhere, half for noise that varies with the signal, of which it knows
-        less.
+        All for noise that is alike everywhere, half for noise that varies with the signal or is not white,
+        of which it knows less.
         """
         alike = float((self.law.a / self.law.level.square().clamp_min(1e-30)).median())
-        part = 0.5 + 0.5 * min(1.0, alike)
+        part = 0.5 + 0.5 * min(1.0, alike) * (1 - self.grain)
         return 1.0 if part > 0.9 else part
 
     @cached_property
@@ -217,7 +244,8 @@ class Blend:
     def shrink(self, images: Eigenimages, filled: Tensor) -> Tensor:
         """The eigenimages of rows without their noise."""
         caution = GENTLE if self.part == 0 else CAUTION
-        return images.denoise(filled, self.spared.variance, caution, self.learned)
+        doubt = 1 + COARSER * self.grain
+        return images.denoise(filled, self.spared.variance, caution, self.learned, doubt)
 
     def look(self, filled: Tensor, shrunk: Tensor) -> Tensor:
         """The same with what comes back; beside a model nothing does, which knows loud noise better."""
@@ -248,4 +276,4 @@ def choose_blend(sample: Sample, x: Tensor, law: NoiseLaw, dead: float) -> Blend
         part = max(part, min(1.0, (measure_tails(clean, x) - TAILS[0]) / (TAILS[1] - TAILS[0])))
     if sample.impulses > IMPULSES:
         part = 1.0  # the bands do not tell which voxels are lost
-    return Blend(part, share, law, outliers)
+    return Blend(part, share, law, outliers, grain=judge_grain(sample))

@@ -24,7 +24,7 @@ from .columns import MAD, Columns, Measured
 
 F64 = NDArray[np.float64]
 
-SURE = 8.0
+SURE = 12.0
 """Size of a step over its error, and over the usual steps of its band."""
 LEAST = 1.5
 """Smallest step in standard deviations of the difference of two voxels."""
@@ -32,6 +32,9 @@ AGREE = 0.3
 """How far the blocks of rows may disagree, as a part of the step."""
 FEW = 0.2
 """Largest share of the bands that have a step at one place."""
+CALM = 2.5
+"""Size of the middle band's step at such a place, over its usual steps: an edge of the scene is larger in
+most bands, though it may stand out in few."""
 NARROWEST, WIDEST = 3, 24
 """Columns of a shifted block; single columns are left to the weights."""
 NEAR = 16
@@ -55,6 +58,8 @@ def find_shifted(blocks: Sequence[Measured], rows: int) -> Columns:
     agreed = (np.abs(each - step) <= AGREE * np.abs(step) + 4 * error).all(axis=0)
     kept = (np.abs(step) > np.maximum(least, 1e-30)) & agreed
     kept &= kept.sum(axis=0) <= max(1, int(FEW * bands))
+    own = np.maximum(np.maximum(usual, error / np.sqrt(len(blocks))), 1e-30)
+    kept &= np.median(np.abs(step) / own, axis=0) <= CALM
     offsets = np.pad(np.cumsum(np.where(kept, step, 0.0), axis=1), ((0, 0), (1, 0)))
     offsets -= np.median(offsets, axis=1, keepdims=True)
     # Between two blocks the steps do not add up to nothing exactly.
@@ -76,6 +81,8 @@ def _keep_blocks(offset: F64, missed: F64) -> F64:
     for first, last in edges.reshape(-1, 2):
         if last - first > WIDEST:
             return np.zeros_like(offset)
+        if first == 0 or last == len(offset):
+            continue  # the second edge is not seen
         doubt = missed[max(0, first - 1 - NEAR) : last + NEAR].max(initial=0.0)
         if last - first >= NARROWEST and doubt < 0.4 * np.abs(offset[first:last]).min():
             out[first:last] = offset[first:last]

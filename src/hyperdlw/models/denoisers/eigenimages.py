@@ -54,6 +54,7 @@ class Eigenimages:
         variance: Callable[[Tensor], Tensor],
         caution: float = CAUTION,
         learned: float = 0.0,
+        doubt: float = 1.0,
     ) -> Tensor:
         """Remove the noise from an image (band, row, col) without gaps.
 
@@ -61,6 +62,7 @@ class Eigenimages:
             variance: of the noise, (band, row, col), where the clean image is its argument.
             caution: factor on the noise variance in the shrinkage.
             learned: part of the network, 0 to 1; the rest is the shrinkage.
+            doubt: factor on the noise level that the network is told.
         """
         level = self.level[:, None, None]
         images = torch.tensordot(self.basis.T, y / level, 1)
@@ -69,22 +71,24 @@ class Eigenimages:
         signal = torch.tensordot(self.basis[:, strong], images[strong], 1) * level
         noise = variance(signal) / level.square()
         spread = torch.tensordot(self.basis.T.square(), noise, 1).sqrt()
-        kept = denoise_images(images, spread, caution, learned)
+        kept = shrink_images(images, spread, caution) if learned < 1 else images
+        if learned > 0:
+            kept = torch.lerp(kept, guess_images(images, doubt * spread), learned)
         found: Tensor = torch.tensordot(self.basis, kept, 1)
         return found * level
 
 
-def denoise_images(images: Tensor, spread: Tensor, caution: float, learned: float) -> Tensor:
-    """Eigenimages (image, row, col), strongest first, without noise of a level that is known everywhere."""
-    if learned == 0:
-        shrunk: Tensor = framelet.denoise(images, spread, caution)
-        return shrunk
+def shrink_images(images: Tensor, spread: Tensor, caution: float) -> Tensor:
+    """Eigenimages (image, row, col) without noise of a level that is known everywhere, by their frame."""
+    shrunk: Tensor = framelet.denoise(images, spread, caution)
+    return shrunk
+
+
+def guess_images(images: Tensor, spread: Tensor) -> Tensor:
+    """The same by the network; the strongest come first."""
     spread = spread.clamp_min(1e-12)
-    net = place_network(load_maps(), images.device)
-    guessed: Tensor = net(images / spread) * spread
-    if learned == 1:
-        return guessed
-    return torch.lerp(framelet.denoise(images, spread, caution), guessed, learned)
+    guessed: Tensor = place_network(load_maps(), images.device)(images / spread) * spread
+    return guessed
 
 
 @cache
