@@ -32,7 +32,6 @@ from ..weights import (
     BLOCKS,
     SIDE,
     NoiseLaw,
-    regress_bands,
     sample_step,
 )
 from .expected import Expected
@@ -96,7 +95,7 @@ def is_quiet(sample: Sample, law: NoiseLaw) -> bool:
     if mean_level(law) > MILD:
         return False
     blocks, ok = sample.y, sample.ok
-    away = regress_bands(blocks, ok).residual(blocks, ok).abs()
+    away = sample.regression.residual(blocks, ok).abs()
     spread = find_spread(away, ok)[:, None, None, None]
     noise = torch.maximum(law.variance(blocks).sqrt(), law.level[:, None, None, None])
     far = (away > OUTLIER * torch.maximum(spread, noise)) & ok
@@ -149,7 +148,7 @@ def measure_grain(sample: Sample) -> float:
 
     White noise has none; scan lines of an instrument, or texture of bands that others do not know, do.
     """
-    rest = regress_bands(sample.y, sample.ok).residual(sample.y, sample.ok)
+    rest = sample.regression.residual(sample.y, sample.ok)
     bound = 4 * find_spread(rest.abs(), sample.ok)[:, None, None, None]
     rest = torch.where(sample.ok, rest.clamp(-bound, bound), 0.0)
     power = rest.square().flatten(1).mean(1).clamp_min(1e-30)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..weights import NoiseLaw, Regression, find_medians, regress_bands
+from ..weights import NoiseLaw, Regression, find_medians
 from .sample import MILD, Sample, mean_level
 
 OUTLIER = 6.0
@@ -42,7 +42,7 @@ class Isolated:
     @classmethod
     def learn(cls, sample: Sample, law: NoiseLaw) -> Isolated:
         """From a sample of the image."""
-        regression = regress_bands(sample.y, sample.ok)
+        regression = sample.regression
         away = regression.residual(sample.y, sample.ok).abs()
         return cls(law, regression, find_spread(away, sample.ok))
 
@@ -87,7 +87,7 @@ class Outliers:
     def learn(cls, sample: Sample, x: Tensor, law: NoiseLaw) -> Outliers:
         """From a sample of the image and the same blocks of the model's."""
         y, ok = sample.y, sample.ok
-        regression = regress_bands(y, ok)
+        regression = sample.regression
         other = regression.residual(y, ok).abs()
         return cls(law, regression, find_spread((y - x).abs(), ok), find_spread(other, ok))
 

@@ -16,10 +16,12 @@ from ..weights import (
     SIDE,
     NoiseLaw,
     Read,
+    Regression,
     find_block_noise,
     find_medians,
     gather_blocks,
     noise_of_sample,
+    regress_bands,
 )
 
 LEAST_TRUST = 0.05
@@ -67,6 +69,11 @@ class Sample:
     def law(self) -> NoiseLaw:
         """The noise of every band."""
         return noise_of_sample(self.y, self.ok)
+
+    @cached_property
+    def regression(self) -> Regression:
+        """What the other bands say of every band."""
+        return regress_bands(self.y, self.ok)
 
 
 def _cut_rows(image: Tensor, rows: slice) -> Tensor:
