@@ -158,7 +158,7 @@ def test_curves_resume(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyP
     done: list[str] = []
     measure = dip.measure
 
-    def count(curve: dip.Curve, *rest: object) -> dict[str, object]:
+    def count(curve: dip.DipCurve, *rest: object) -> dict[str, object]:
         done.append(curve.method)
         return measure(curve, *rest)  # type: ignore[arg-type]
 

@@ -60,7 +60,7 @@ def test_real_cube(tmp_path: Path, monkeypatch):
     text = console.export_text()
     assert "was it noise?" in text
     assert "next, with a file of your own: hyperdlw info YOUR_FILE" in text
-    seen = real_demo.Comparison(counts, io.open_cube(tmp_path / "new" / "pines-clean.hdr"))
+    seen = real_demo.BeforeAfter(counts, io.open_cube(tmp_path / "new" / "pines-clean.hdr"))
     assert set(seen.worst) == {9, 10, 11}
     assert all(seen.noise[1][b] < seen.noise[0][b] / 3 for b in seen.worst)
 

@@ -52,7 +52,7 @@ COLOURS = dict(zip(METHODS, (*SHADES, "#a06cd5"), strict=True))
 
 
 @dataclass(frozen=True)
-class Curve:
+class DipCurve:
     """One run: PSNR (dB) after every iteration; ``source`` is the hash of the network, if any."""
 
     scene: str
@@ -68,7 +68,7 @@ class Curve:
         return build_model("dip", shape, original=METHODS[self.method] == ORIGINAL)
 
 
-def measure(curve: Curve, scene: Scene, tell: Tell, files: Files = NO_FILES) -> Record:
+def measure(curve: DipCurve, scene: Scene, tell: Tell, files: Files = NO_FILES) -> Record:
     """Run one curve."""
     noisy = make_noisy(scene, curve.noise, curve.seed).y
     clock, said = Clock(), time.monotonic()
@@ -130,7 +130,7 @@ def run(
                     iterations or dip.STEPS["sparse" if METHODS[method] == ORIGINAL else "weights"]
                 )
                 where = (scene.name, scene.sha256, found.name)
-                curve = Curve(*where, method, source, steps, seed)
+                curve = DipCurve(*where, method, source, steps, seed)
                 yield Trial(
                     asdict(curve),
                     (found.build, curve.build(scene.data.shape)),

@@ -36,7 +36,7 @@ class Bar:
         return self.what, self.asked, self.measured, words[self.met]
 
 
-class Measured:
+class FieldRecords:
     """The records of a run, by image and method."""
 
     def __init__(self, records: Iterable[Record]) -> None:
@@ -90,7 +90,7 @@ class Measured:
 
 def list_bars(records: Sequence[Record]) -> list[Bar]:
     """Every bar of the field, in the order in which they were set."""
-    m = Measured(records)
+    m = FieldRecords(records)
     both = m.pairs("plain", "noisy", [n for n in noises_of(records) if n != "none"])
     worse = sum(a < b - WORSE for a, b in both)
     return [
@@ -179,7 +179,7 @@ def against_best(
     )  # fmt: skip
 
 
-def mean_cases(m: Measured) -> Bar:
+def mean_cases(m: FieldRecords) -> Bar:
     """The mean of the cases with known limits on the CAVE scenes, cut to [0, 1] as in the paper's tables."""
     found = [v for n in CASES for v in m.values("psnr_cut", "known", noise=n, group="CAVE")]
     value = statistics.fmean(found) if found else 0.0
@@ -187,14 +187,14 @@ def mean_cases(m: Measured) -> Bar:
     return judge_bar(what, "at least 33.3 dB", found, value >= 33.3, f"{value:.2f} dB")
 
 
-def dead_bar(m: Measured) -> Bar:
+def dead_bar(m: FieldRecords) -> Bar:
     """Dead elements against the columns beside them."""
     dead, beside = m.values("psnr_dead"), m.values("psnr_beside")
     lost = statistics.fmean(beside) - statistics.fmean(dead) if dead else None
     return most("dead elements: below their neighbours", 1, lost)
 
 
-def bright_bar(m: Measured, times: int) -> Bar:
+def bright_bar(m: FieldRecords, times: int) -> Bar:
     """Bright pixels against the same noise without them."""
     lost: list[float] = []
     for (group, scene, noise, seed), found in m.by_image.items():
@@ -205,7 +205,7 @@ def bright_bar(m: Measured, times: int) -> Bar:
     return most(what, 0.5, statistics.fmean(lost) if lost else None)
 
 
-def time_bar(m: Measured) -> Bar:
+def time_bar(m: FieldRecords) -> Bar:
     """Processor seconds on the paper's cases against the first release, at the size of the run."""
     pairs = m.pairs("plain", "first", CASES, figure="processor")
     times = sum(a for a, _ in pairs) / max(sum(b for _, b in pairs), 1e-9)
@@ -279,7 +279,7 @@ def write_harm(
     records: Sequence[Record], methods: Sequence[str], titles: Mapping[str, str]
 ) -> list[str]:
     """Cubes made worse, and seconds, by method."""
-    m, rows = Measured(records), []
+    m, rows = FieldRecords(records), []
     for name in methods:
         both = m.pairs(name, "noisy", [n for n in noises_of(records) if n != "none"])
         worse = sum(a < b - WORSE for a, b in both)

@@ -42,7 +42,7 @@ COLOURS = ("#d1495b", "#2e86ab", "#4c9f70")
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class BeforeAfter:
     """A cube, what became of it, and the noise of every band before and after."""
 
     before: Cube
@@ -126,7 +126,7 @@ class Comparison:
         ax.spines[["top", "right"]].set_visible(False)
 
 
-def tell(seen: Comparison, result: Result) -> list[str]:
+def tell(seen: BeforeAfter, result: Result) -> list[str]:
     """What was changed, and whether it was noise, in sentences."""
     middle = [100 * float(np.nanmedian(level)) for level in seen.noise]
     worst = ", ".join(
@@ -149,7 +149,7 @@ def run_real(folder: Path, console: Console) -> Path:
     console.print(f"Indian Pines, AVIRIS: {size} (band, row, col); half a minute", markup=False)
     begin = time.monotonic()
     result = denoise(cube)
-    seen = Comparison(cube, result.cube)
+    seen = BeforeAfter(cube, result.cube)
     for line in tell(seen, result):
         console.print(line, markup=False)
     paths = [folder / "pines.hdr", folder / "pines-clean.hdr"]

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..errors import DlwError, unknown_name
 from ..pipeline import denoise
-from ..testbed import Mixture, Noisy, find_noise, mix_materials, signals, unmixing
+from ..testbed import MixedScene, Noisy, find_noise, mix_materials, signals, unmixing
 from .catalogue import BenchOptions
 from .experiment import F32, Clock, Experiment, Record, Scene, Tell, Trial
 from .field import METHODS, describe_method, draw_scales, restore
@@ -169,7 +169,7 @@ def apply_method(name: str, noisy: Noisy, seed: int) -> tuple[F32 | None, Record
 
 
 @functools.lru_cache(maxsize=1)
-def make_mixture(number: int, noise: str, seed: int) -> tuple[Mixture, float, Noisy]:
+def make_mixture(number: int, noise: str, seed: int) -> tuple[MixedScene, float, Noisy]:
     """A mixture from 400 to 1000 nm, the value that becomes 1, and the noisy cube."""
     rng = np.random.default_rng([24, number])
     nm = np.linspace(400.0, 1000.0, BANDS)

@@ -22,7 +22,7 @@ NOT_RIVALS = ("noisy", "plain", "protected")
 
 
 @dataclass(frozen=True)
-class Look:
+class SignalLook:
     """One signal in one restored cube.
 
     ``shown``: whether the noisy cube shows it; ``place``: what names it for all methods.
@@ -42,7 +42,7 @@ class Look:
         return self.values["rise"] < -SURE * self.values["error"] - 1e-12
 
 
-def list_looks(records: Sequence[Record]) -> list[Look]:
+def list_looks(records: Sequence[Record]) -> list[SignalLook]:
     """Every signal in every cube."""
     found = []
     for r in records:
@@ -58,16 +58,18 @@ def list_looks(records: Sequence[Record]) -> list[Look]:
             before = values["auc"] - values["rise"]
             shown = before > 0.5 + SHOWN * error
             place = (r["scene"], r["amplitude"], r["noise"], r["seed"], kind)
-            found.append(Look(r["noise"], r["amplitude"], kind, r["method"], values, shown, place))
+            found.append(
+                SignalLook(r["noise"], r["amplitude"], kind, r["method"], values, shown, place)
+            )
     return found
 
 
-def mean_of(looks: Sequence[Look], figure: str) -> float | None:
+def mean_of(looks: Sequence[SignalLook], figure: str) -> float | None:
     """The mean of a figure; None where there is nothing."""
     return statistics.fmean(look.values[figure] for look in looks) if looks else None
 
 
-def match_amplitudes(looks: Sequence[Look]) -> dict[str, float]:
+def match_amplitudes(looks: Sequence[SignalLook]) -> dict[str, float]:
     """By noise, the mean difference of the amplitude of a protected spectrum from that of the noisy cube.
 
     In parts of the true amplitude; in the mean over signals, without its sign.
@@ -80,7 +82,7 @@ def match_amplitudes(looks: Sequence[Look]) -> dict[str, float]:
     return {noise: statistics.fmean(v) for noise, v in found.items()}
 
 
-def list_bars(looks: Sequence[Look], records: Sequence[Record]) -> list[Bar]:
+def list_bars(looks: Sequence[SignalLook], records: Sequence[Record]) -> list[Bar]:
     """What is promised."""
     plain = [k for k in looks if k.method == "plain"]
     shown = [k for k in plain if k.shown]
@@ -167,7 +169,7 @@ def write_markdown(records: Sequence[Record], titles: Mapping[str, str]) -> str:
 
 
 def write_methods(
-    looks: Sequence[Look], methods: Sequence[str], titles: Mapping[str, str]
+    looks: Sequence[SignalLook], methods: Sequence[str], titles: Mapping[str, str]
 ) -> list[str]:
     """A line per method."""
     rows = []
@@ -191,7 +193,7 @@ def write_methods(
 
 
 def write_rises(
-    looks: Sequence[Look], methods: Sequence[str], titles: Mapping[str, str], key: str
+    looks: Sequence[SignalLook], methods: Sequence[str], titles: Mapping[str, str], key: str
 ) -> list[str]:
     """A line per noise, kind or amplitude, a column per method; the best is bold."""
     rows = []

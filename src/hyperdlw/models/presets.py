@@ -83,7 +83,7 @@ def build_svtv(shape: Sequence[int], strength: float = 1.0) -> Model:
     return Model(terms=(edges,), schedule=Schedule(steps=20, mu=0.1, growth=1.05))
 
 
-class Preset(NamedTuple):
+class PaperPreset(NamedTuple):
     """What the registry wants of a module: how the model is built, and the bands it is for."""
 
     build: Callable[..., Model]
@@ -91,9 +91,9 @@ class Preset(NamedTuple):
 
 
 PRESETS = {
-    "lrtv-paper": Preset(build_lrtv),
-    "e3dtv-paper": Preset(build_e3dtv),
-    "lrtfdfr-paper": Preset(build_lrtfdfr),
-    "svtv-paper": Preset(build_svtv, svtv.BANDS),
+    "lrtv-paper": PaperPreset(build_lrtv),
+    "e3dtv-paper": PaperPreset(build_e3dtv),
+    "lrtfdfr-paper": PaperPreset(build_lrtfdfr),
+    "svtv-paper": PaperPreset(build_svtv, svtv.BANDS),
 }
 """Every preset by its name."""

@@ -34,7 +34,7 @@ from .operators import ROW
 from .penalties import Small
 from .problem import Problem, Schedule, norm_of
 from .stopping import MEASURES, Residuals
-from .strip_step import DiskProblem, DiskState, Piece, Spectrum, acts_on_bands
+from .strip_step import DiskProblem, DiskState, Piece, RowSpectrum, acts_on_bands
 from .terms import Carry
 
 COPIES = {"u.terms", "u.data", "m.terms", "m.data"}
@@ -49,7 +49,7 @@ NEEDS: dict[Piece, tuple[set[str], set[str]]] = {
 }
 """The parts of a state that a piece of a step reads, and those that it writes."""
 
-Held = DiskArray | Spectrum | None
+Held = DiskArray | RowSpectrum | None
 
 
 class StripSolver:
@@ -234,7 +234,7 @@ class StripSolver:
         out = replace(s.x, path=g.folder / f"{s.k}-divided")
         work = partial(strip_step.divide_band, g, s.x, out, s.mu)
         self.work.map(f"step {s.k}-divide", work, range(g.shape[0]), [out])
-        s = s._replace(x=Spectrum(out, g.shape[2], acts_on_bands(g.model)))
+        s = s._replace(x=RowSpectrum(out, g.shape[2], acts_on_bands(g.model)))
         self.remove_unused(s)
         return s
 
@@ -267,9 +267,9 @@ class StripSolver:
         if self.work.resuming():
             return
         held = {
-            (a.array if isinstance(a, Spectrum) else a).path
+            (a.array if isinstance(a, RowSpectrum) else a).path
             for a in tree_leaves([*states, *self.recent])
-            if isinstance(a, DiskArray | Spectrum)
+            if isinstance(a, DiskArray | RowSpectrum)
         }
         for path in self.g.folder.iterdir():
             if path.suffix != ".npz" and path not in held:

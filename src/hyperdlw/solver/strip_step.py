@@ -32,7 +32,7 @@ global, "centre", the rest of it, and "finish", the multipliers."""
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class RowSpectrum:
     """An image that is held as its transform along columns, and along bands where ``bands`` says so."""
 
     array: DiskArray
@@ -48,7 +48,7 @@ class Spectrum:
         return image
 
 
-DiskState: TypeAlias = State[DiskArray | Spectrum | None]
+DiskState: TypeAlias = State[DiskArray | RowSpectrum | None]
 """A state on disk; an image is None where a piece of a step neither reads nor writes it."""
 
 
@@ -119,7 +119,7 @@ def use_stages(model: Model) -> Model:
 def load_state(s: DiskState, rows: Rows) -> State[Tensor]:
     """A window of a state on disk, without K x."""
     held: State[Tensor] = tree_map(
-        lambda a: a.read(rows) if isinstance(a, DiskArray | Spectrum) else a, s
+        lambda a: a.read(rows) if isinstance(a, DiskArray | RowSpectrum) else a, s
     )
     return held
 

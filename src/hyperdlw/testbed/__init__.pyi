@@ -16,7 +16,7 @@ from .noise import Noise as Noise
 from .noise import Noisy as Noisy
 from .noise import Truth as Truth
 from .noise import find_noise as find_noise
-from .scenes import Mixture as Mixture
+from .scenes import MixedScene as MixedScene
 from .scenes import SceneChoice as SceneChoice
 from .scenes import crop_centre as crop_centre
 from .scenes import indian_pines as indian_pines

@@ -56,7 +56,7 @@ def synthetic(
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class MixedScene:
     """A scene x_b(p) = light(p) sum_k a_k(p) s_k(b) and what it is made of.
 
     Attributes:
@@ -84,7 +84,7 @@ def mix_materials(
     rng: np.random.Generator,
     endmembers: int = 6,
     wavelengths: ArrayLike | None = None,
-) -> Mixture:
+) -> MixedScene:
     """The materials of :func:`synthetic`, and where they are."""
     if min(bands, rows, cols, endmembers) < 1:
         raise BadOption(
@@ -96,7 +96,9 @@ def mix_materials(
         raise BadOption(f"{nm.size} wavelengths for {bands} bands")
     nm = nm.astype(np.float64)
     spectra = np.stack([_spectrum(k, nm, rng) for k in range(endmembers)])
-    return Mixture(nm, spectra, _abundances(endmembers, rows, cols, rng), _light(rows, cols, rng))
+    return MixedScene(
+        nm, spectra, _abundances(endmembers, rows, cols, rng), _light(rows, cols, rng)
+    )
 
 
 def indian_pines() -> tuple[Cube, NDArray[np.int64]]:

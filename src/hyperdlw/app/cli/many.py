@@ -25,7 +25,7 @@ Job = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FileOutcome:
     """What became of a file: ``done``, ``skipped`` or ``failed`` with a sentence."""
 
     source: str
@@ -107,7 +107,9 @@ def make_jobs(inputs: Sequence[str], folder: str) -> list[Job]:
     return [(path, str(place / name)) for path, name in zip(inputs, names, strict=True)]
 
 
-def denoise_one(job: Job, settings: Mapping[str, object], threads: int | None = None) -> Outcome:
+def denoise_one(
+    job: Job, settings: Mapping[str, object], threads: int | None = None
+) -> FileOutcome:
     """Denoise a file; every error becomes a sentence."""
     import torch
 
@@ -121,18 +123,18 @@ def denoise_one(job: Job, settings: Mapping[str, object], threads: int | None = 
         report = denoise_file(source, target, **settings)  # type: ignore[arg-type]
         if settings.get("strict") and not report.converged:
             why = f"the solver did not converge in {report.steps} steps; nothing was written"
-            return Outcome(source, target, "failed", why=why, code=console.NOT_CONVERGED)
+            return FileOutcome(source, target, "failed", why=why, code=console.NOT_CONVERGED)
     except DlwError as error:
-        return Outcome(source, target, "failed", why=str(error), code=error.exit_code)
+        return FileOutcome(source, target, "failed", why=str(error), code=error.exit_code)
     except Exception as error:
         why = f"unexpected {type(error).__name__}: {error}"
-        return Outcome(source, target, "failed", why=why, code=console.UNEXPECTED)
-    return Outcome(source, target, "done", time.perf_counter() - begin, report=report.as_dict())
+        return FileOutcome(source, target, "failed", why=why, code=console.UNEXPECTED)
+    return FileOutcome(source, target, "done", time.perf_counter() - begin, report=report.as_dict())
 
 
 def run_jobs(
     jobs: Sequence[Job], settings: Mapping[str, object], workers: int | None
-) -> Iterator[Outcome]:
+) -> Iterator[FileOutcome]:
     """The outcomes as they come: one file after the other, or one in each worker."""
     if workers is None or workers == 1 or len(jobs) < 2:
         yield from (denoise_one(job, settings) for job in jobs)
@@ -167,7 +169,7 @@ def denoise_all(
     folder = Path(jobs[0][1]).parent
     folder.mkdir(exist_ok=True)
     there = [job for job in jobs if skip and os.path.lexists(job[1])]
-    found = {job[0]: Outcome(*job, "skipped", why=f"{job[1]} exists") for job in there}
+    found = {job[0]: FileOutcome(*job, "skipped", why=f"{job[1]} exists") for job in there}
     for done in run_jobs([job for job in jobs if job not in there], settings, workers):
         found[done.source] = done
         if not (telling.quiet or telling.as_json) or done.code:
@@ -185,7 +187,7 @@ def denoise_all(
         raise typer.Exit(worst)
 
 
-def describe_outcomes(outcomes: Sequence[Outcome]) -> dict[str, object]:
+def describe_outcomes(outcomes: Sequence[FileOutcome]) -> dict[str, object]:
     states = [o.state for o in outcomes]
     counts = {state: states.count(state) for state in ("done", "skipped", "failed")}
     names = {"source": "input", "target": "output", "why": "message"}
@@ -193,7 +195,7 @@ def describe_outcomes(outcomes: Sequence[Outcome]) -> dict[str, object]:
     return {**counts, "files": files}
 
 
-def write_manifest(path: Path, outcomes: Sequence[Outcome]) -> None:
+def write_manifest(path: Path, outcomes: Sequence[FileOutcome]) -> None:
     from ... import io
 
     text = json.dumps(io.to_json(describe_outcomes(outcomes)), indent=2, allow_nan=False)
