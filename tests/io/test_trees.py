@@ -165,9 +165,6 @@ def test_old_formats_are_named(tmp_path):
     (tmp_path / "a.nc").write_bytes(b"CDF\x01" + bytes(100))
     with pytest.raises(BadFile, match="NetCDF classic; convert it with 'nccopy"):
         open_cube(tmp_path / "a.nc")
-    (tmp_path / "a.hdf").write_bytes(b"\x0e\x03\x13\x01" + bytes(100))
-    with pytest.raises(BadFile, match="HDF4"):
-        open_cube(tmp_path / "a.hdf")
 
 
 def test_circles_and_links(tmp_path, cube):

@@ -33,6 +33,7 @@ class Fits(Format):
     name = "fits"
     suffixes = (".fits", ".fit", ".fts")
     copies_input = True
+    read_only = True
 
     def recognise(self, path: Path, head: bytes) -> bool:
         return head.startswith(b"SIMPLE  =")

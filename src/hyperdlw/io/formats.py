@@ -58,7 +58,7 @@ class Format:
     is_folder: bool = False
     """Whether an output is a folder."""
     read_only: bool = False
-    """Whether outputs are refused."""
+    """Whether outputs are refused that are no copies of an input."""
     copies_input: bool = False
     """Whether an output like its input is a copy of that file (see :meth:`open_copy`)."""
     shares_strips: bool = False
@@ -214,6 +214,7 @@ BUILT_IN = {
     "mat5": ".matlab:Mat5",
     "mat73": ".matlab:Mat73",
     "hdf5": ".hdf5:Hdf5",
+    "hdf4": ".hdf4:Hdf4",
     "png": ".pictures:Png",
     "tiff": ".tiff:Tiff",
     "tiff-pages": ".pages:TiffPages",
@@ -288,7 +289,9 @@ def choose_format(path: str | os.PathLike[str], encoding: Encoding) -> Format:
 def check_fits(path: str | os.PathLike[str], form: Format, encoding: Encoding, bands: int) -> None:
     """Refuse an output whose format cannot hold such numbers or so many bands."""
     if form.read_only:
-        raise BadOption(f"{path} cannot be written: hyperdlw only reads {form.name}; write .npy")
+        raise BadOption(
+            f"{path} cannot be written: hyperdlw makes no new {form.name} files; write .npy"
+        )
     dtype = np.dtype(encoding.dtype).name
     if form.dtypes is not None and dtype not in form.dtypes:
         raise BadOption(

@@ -34,11 +34,10 @@ CACHE = 2**26
 
 CLASSIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 OLD = dict.fromkeys(CLASSIC, "NetCDF classic; convert it with 'nccopy -k nc4'")
-OLD[b"\x0e\x03\x13\x01"] = "HDF4; convert it with 'h4toh5'"
 
 
 class Hdf5(KeyedFormat):
-    """HDF5 and NetCDF 4; the older relatives of both are recognised and refused."""
+    """HDF5 and NetCDF 4; the older NetCDF is recognised and refused."""
 
     name = "hdf5"
     suffixes = (".h5", ".hdf5", ".he5", ".nc", ".nc4")

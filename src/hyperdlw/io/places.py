@@ -83,7 +83,9 @@ def _clash(some: frozenset[Path], others: frozenset[Path]) -> bool:
 
 def check_save(path: str | os.PathLike[str], like: Described) -> None:
     """Refuse an output whose format cannot hold the cube, before any work is done."""
-    check_fits(path, choose_format(path, like.encoding), like.encoding, like.bands)
+    form = choose_format(path, like.encoding)
+    if not (form.copies_input and form.name == like.encoding.format):
+        check_fits(path, form, like.encoding, like.bands)
 
 
 def check_room(wanted: Mapping[str, Described]) -> None:
