@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
@@ -32,6 +32,26 @@ TYPES |= {23: "uint16", 24: "int32", 25: "uint32"}
 """Numbers of the types of HDF4."""
 SPECTRAL = {"Spectral Center Wavelengths": "wavelength", "Spectral Bandwidths": "fwhm"}
 """Hyperion's arrays (band, col), in nm; a band gets the mean of its columns."""
+
+
+class Item(Protocol):
+    """An array of pyhdf (SDS)."""
+
+    def info(self) -> tuple[str, int, int | list[int], int, int]: ...
+    def attributes(self) -> dict[str, object]: ...
+    def dimensions(self) -> dict[str, int]: ...
+    def endaccess(self) -> None: ...
+    def __getitem__(self, index: tuple[slice, ...]) -> Stored: ...
+    def __setitem__(self, index: tuple[slice, ...], values: Stored) -> None: ...
+
+
+class OpenFile(Protocol):
+    """A file of pyhdf (SD)."""
+
+    def datasets(self) -> dict[str, object]: ...
+    def attributes(self) -> dict[str, object]: ...
+    def select(self, name: str) -> Item: ...
+    def end(self) -> None: ...
 
 
 class Hdf4(KeyedFormat):
@@ -73,7 +93,7 @@ class Hdf4(KeyedFormat):
     ) -> Iterator[WriteWindow]:
         shutil.copyfile(original, path)
         with open_hdf4(path, "WRITE") as file:
-            item = file.select(encoding.key)
+            item = file.select(encoding.key or "")
             yield fill_windows(Array(path, item), encoding.axes)
             item.endaccess()
 
@@ -83,11 +103,11 @@ class Array:
 
     lock = threading.Lock()
 
-    def __init__(self, path: Path, item: Any) -> None:
+    def __init__(self, path: Path, item: Item) -> None:
         self.path, self.item = path, item
-        _, axes, sizes, kind, _ = item.info()
-        shape = (sizes,) if axes == 1 else tuple(sizes)
-        self.shape, self.dtype = tuple(int(n) for n in shape), TYPES.get(kind, "object")
+        _, _, sizes, kind, _ = item.info()
+        self.shape = (sizes,) if isinstance(sizes, int) else tuple(sizes)
+        self.dtype = TYPES.get(kind, "object")
 
     def __getitem__(self, index: tuple[slice, ...]) -> Stored:
         with self.lock, explain_errors(self.path):
@@ -99,7 +119,7 @@ class Array:
 
 
 @contextmanager
-def open_hdf4(path: Path, mode: str = "READ") -> Iterator[Any]:
+def open_hdf4(path: Path, mode: str = "READ") -> Iterator[OpenFile]:
     """An open file, or a sentence that says how to get the package for it."""
     try:
         sd = import_module("pyhdf.SD")
@@ -107,14 +127,14 @@ def open_hdf4(path: Path, mode: str = "READ") -> Iterator[Any]:
         words = "is HDF4, which needs an extra package: pip install 'hyperdlw[hdf4]'"
         raise MissingDependency(f"{path} {words}, or convert it with 'h4toh5'") from error
     with explain_errors(path):
-        file = sd.SD(str(path), getattr(sd.SDC, mode))
+        file: OpenFile = sd.SD(str(path), getattr(sd.SDC, mode))
     try:
         yield file
     finally:
         file.end()
 
 
-def walk_arrays(path: Path, file: Any) -> Tree:
+def walk_arrays(path: Path, file: OpenFile) -> Tree:
     """Every array; Hyperion's wavelengths and widths by columns are lists by bands here."""
     with explain_errors(path):
         names = list(file.datasets())
@@ -123,7 +143,7 @@ def walk_arrays(path: Path, file: Any) -> Tree:
         return Tree(path, dict(sorted(nodes.items())), {"": dict(file.attributes())})
 
 
-def _make_node(path: Path, name: str, item: Any) -> tuple[str, Node]:
+def _make_node(path: Path, name: str, item: Item) -> tuple[str, Node]:
     array = Array(path, item)
     shape, attributes = array.shape, dict(item.attributes())
     known = SPECTRAL.get(name) if len(shape) == 2 else None
