@@ -2,14 +2,15 @@
 
 Cosmic Ray (``pip install cosmic-ray``) lists and makes the mutants: another operator, number, comparison
 or exception, a decorator that is gone, a loop that never runs. A sample of places is drawn, and one
-mutant of each. It is put into a copy of the repository, and the tests of its module run there until one
-fails; a mutant that no test finds survives. Only the tests of ``TESTS`` run, not the whole suite, so the
-score is a lower bound. What is in type annotations has no effect and is left out; so are mutants that swap
-"is" and "==", which are the same for None and for short words.
+mutant of each. It is put into a copy of the repository, and tests run there until one fails; a mutant that
+no test finds survives. Which tests: those that ran the line of the mutant in a run with coverage
+(``make trust-coverage``), the quick ones first, as many as fit into a budget of processor time. So the
+score is a lower bound: dearer tests are not asked. What is in type annotations has no effect and is left out;
+so are mutants that swap "is" and "==", which are the same for None and for short words.
 
     python benchmarks/trust/mutants.py --count 300 --out out/trust/mutants.jsonl
 
-A run that was stopped goes on where it was.
+A run that was stopped goes on where it was. ``--part 1/2`` and ``--part 2/2`` are for two processes.
 """
 
 from __future__ import annotations
@@ -42,72 +43,11 @@ ROOT = Path(__file__).parents[2]
 ROOMS = ("solver", "weights", "pipeline", "io")
 LOADED = "torch numpy scipy.ndimage scipy.io h5py rasterio safetensors.torch pytest hypothesis zarr xarray"
 """Packages that every test process would load; each is a copy of one that has them."""
-CPU_SECONDS, PATIENCE = 400, 1800.0
-"""Of the tests of a mutant, by the processor and by the clock: one that takes more is found."""
+SPARE, PATIENCE = 4.0, 1800.0
+"""Tests that take so many times as long as they should, or so many seconds by the clock: it is found."""
+FILE_SECONDS = 0.2
+"""For a file of tests to be read."""
 SAME = {("Is", "Eq"), ("Eq", "Is"), ("IsNot", "NotEq"), ("NotEq", "IsNot")}
-
-DENOISE = "laws/denoise laws/plain"
-STRIPS = "faults/strips equivalences/both_ways equivalences/tiles"
-ORACLES = "laws/operators laws/prox laws/models oracles/cvxpy oracles/originals"
-FILES = "io/round_trip io/windows io/faults faults/cut_short faults/untouched io/out_is_as_in"
-NAMED = "io/named io/trees io/axes faults/bombs"
-TESTS = {
-    "solver": f"{ORACLES} {DENOISE} {STRIPS} oracles/cvxpy_complex oracles/golden equivalences/gradient",
-    "solver/backward": "equivalences/gradient",
-    "solver/disk": f"{STRIPS} equivalences/resume faults/scratch",
-    "solver/loop": f"{ORACLES} {DENOISE} equivalences/gradient",
-    "solver/stopping": f"{ORACLES} {DENOISE} laws/strength equivalences/gradient {STRIPS}",
-    "solver/strip_solver": f"faults/scratch {STRIPS} equivalences/resume",
-    "solver/strip_step": f"{STRIPS} equivalences/resume",
-    "weights": f"laws/weighting_softmax laws/weighting_sources laws/noise_level {DENOISE} {STRIPS}",
-    "weights/block_sample": f"laws/noise_level laws/band_limits laws/rank {STRIPS}",
-    "weights/noise_level": f"laws/noise_level laws/guard laws/columns {DENOISE} {STRIPS}",
-    "weights/registry": "laws/weighting_sources cli/own_source cli/faults",
-    "pipeline": f"{DENOISE} {STRIPS} laws/products faults/places cli/faults",
-    "pipeline/accessor": "laws/labelled",
-    "pipeline/advice": "laws/advise cli/auto",
-    "pipeline/choose": f"laws/rank laws/strength {DENOISE} {STRIPS}",
-    "pipeline/columns": f"laws/columns {DENOISE} {STRIPS}",
-    "pipeline/guard": f"laws/guard {DENOISE} {STRIPS}",
-    "pipeline/job": f"faults/scratch faults/untouched {STRIPS}",
-    "pipeline/journal": "faults/scratch equivalences/resume cli/large_files fuzz/fuzz",
-    "pipeline/limits": f"laws/band_limits {DENOISE} {STRIPS}",
-    "pipeline/mild": f"laws/plain laws/rank laws/guard {DENOISE} {STRIPS}",
-    "pipeline/options": f"{DENOISE} faults/results cli/faults cli/limits",
-    "pipeline/pictures": "laws/picture laws/products",
-    "pipeline/plan": f"cli/limits cli/tiles {STRIPS}",
-    "pipeline/prepare": f"laws/band_limits faults/wild faults/untouched faults/results {DENOISE} {STRIPS}",
-    "pipeline/products": "laws/products faults/places equivalences/tiles cli/faults",
-    "pipeline/report": f"laws/products {DENOISE} cli/auto faults/wild",
-    "pipeline/run": f"faults/results faults/places {DENOISE} {STRIPS} cli/faults",
-    "pipeline/set_aside": f"faults/wild laws/columns {DENOISE} {STRIPS}",
-    "pipeline/theory": "laws/theory",
-    "pipeline/uncertainty": "laws/uncertainty",
-    "pipeline/uncertainty_strips": "laws/uncertainty",
-    "pipeline/workers": "equivalences/workers",
-    "io": FILES,
-    "io/array_tree": f"{NAMED} {FILES}",
-    "io/atomic": f"io/atomic faults/scratch faults/console {FILES}",
-    "io/cf": f"io/cf {FILES}",
-    "io/checks": f"io/faults faults/bombs {NAMED} {FILES}",
-    "io/envi": f"io/envi io/sensors {FILES}",
-    "io/files": f"io/atomic faults/scratch faults/given {FILES}",
-    "io/formats": f"io/doors io/convert cli/own_format {FILES}",
-    "io/hdf5": f"{NAMED} io/cf {FILES}",
-    "io/joined": f"io/pages {FILES}",
-    "io/matlab": f"{NAMED} {FILES}",
-    "io/metadata": f"io/wavelengths io/envi {FILES}",
-    "io/named_arrays": f"{NAMED} {FILES}",
-    "io/numpy_files": f"{NAMED} {FILES}",
-    "io/pages": f"io/pages io/pictures {FILES}",
-    "io/pictures": f"io/pictures io/geotiff {FILES}",
-    "io/places": f"faults/places {FILES}",
-    "io/registry": "io/doors cli/own_format cli/own_source laws/models",
-    "io/spectrum": f"io/wavelengths io/sensors {FILES}",
-    "io/tiff": f"io/geotiff {FILES}",
-    "io/zarr3": f"io/trees {FILES} equivalences/workers",
-}
-"""Test files of a module, of the folder it is in, or of its room; the quick and likely ones come first."""
 
 
 @dataclass(frozen=True)
@@ -163,29 +103,77 @@ def draw_sample(seed: int) -> Iterator[Mutant]:
         yield found[i][rng.integers(len(found[i]))]
 
 
-def find_tests(module: str) -> list[str]:
-    """The module itself, for its doctests, and the tests of the longest name that fits."""
-    name = module.removeprefix("src/hyperdlw/").removesuffix(".py")
-    key = max((k for k in TESTS if f"{name}/".startswith(f"{k}/")), key=len)
-    files = [f"tests/{where}/test_{what}.py" for where, what in map(_split, TESTS[key].split())]
-    return [module, *dict.fromkeys(files)]
+class Contexts:
+    """Which tests ran a line, and how long a test takes; from a run with coverage."""
+
+    def __init__(self, data: Path, seconds: Path) -> None:
+        from coverage import CoverageData
+
+        self.data = CoverageData(str(data))
+        self.data.read()
+        self.files = {
+            name.partition("src/hyperdlw/")[2]: name for name in self.data.measured_files()
+        }
+        self.seconds: dict[str, float] = defaultdict(float)
+        failed = set()
+        for line in seconds.read_text().splitlines():
+            name, spent, passed = json.loads(line)
+            self.seconds[name] += spent
+            failed |= set() if passed else {name}
+        for name in failed:
+            del self.seconds[name]
+
+    def find_tests(self, mutant: Mutant, budget: float) -> tuple[list[str], float]:
+        """Tests of the line, of its statement, or of the module if it runs on import; and seconds."""
+        by_line = self._read_lines(mutant.module.removeprefix("src/hyperdlw/"))
+        source = (ROOT / mutant.module).read_text(encoding="utf-8")
+        found: set[str] = set()
+        for first, last in list_spans(source, mutant.start[0]):
+            ran = {t for line in range(first, last + 1) for t in by_line.get(line, ())}
+            found = ran - {""}
+            if found:
+                break
+            if ran:  # on import only: whoever uses the module may notice
+                found = {t for tests in by_line.values() for t in tests} - {""}
+                break
+        chosen: list[str] = []
+        spent, files = 0.0, set()
+        for test in sorted(found & self.seconds.keys(), key=lambda t: (self.seconds[t], t)):
+            file = test.partition("::")[0]
+            cost = self.seconds[test] + FILE_SECONDS * (file not in files)
+            if chosen and spent + cost > budget:
+                continue
+            spent += cost
+            files.add(file)
+            chosen.append(test)
+        return chosen, spent
+
+    @cache  # noqa: B019
+    def _read_lines(self, module: str) -> dict[int, list[str]]:
+        return self.data.contexts_by_lineno(self.files[module]) if module in self.files else {}
 
 
-def _split(word: str) -> tuple[str, str]:
-    where, _, what = word.partition("/")
-    return where, what
+def list_spans(source: str, line: int) -> list[tuple[int, int]]:
+    """The line, then the smallest statement around it; bodies of its blocks are no part of it."""
+    spans = [(line, line)]
+    around = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or line)
+    ]
+    if around:
+        least = min(around, key=lambda n: (n.end_lineno or n.lineno) - n.lineno)
+        body = getattr(least, "body", None)
+        end = body[0].lineno - 1 if isinstance(body, list) and body else least.end_lineno
+        spans.append((least.lineno, max(line, end or line)))
+    return spans
 
 
 class FirstFailure:
-    """A plugin of pytest that notes which test failed first, in a file, and ends when time is up."""
+    """A plugin of pytest that notes which test failed first, in a file."""
 
-    def __init__(self, file: Path, seconds: float) -> None:
-        self.file, self.seconds = file, seconds
-
-    def pytest_runtest_logfinish(self) -> None:
-        spent = os.times()
-        if sum(spent[:4]) > self.seconds and not self.file.exists():
-            os._exit(0)  # not found so far
+    def __init__(self, file: Path) -> None:
+        self.file = file
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         self._note(report)
@@ -198,10 +186,10 @@ class FirstFailure:
             self.file.write_text(report.nodeid)
 
 
-def run_tests(place: Path, words: list[str], seconds: float = math.inf) -> tuple[int, str]:
+def run_tests(place: Path, words: list[str], seconds: float) -> tuple[int, str]:
     """The exit code of pytest in a copy of this process, -1 if it takes too long, and what failed.
 
-    No test begins after so many seconds of the processor; the code is 0 if none has failed by then.
+    Whatever takes so many seconds of the processor is ended by a signal.
     """
     import pytest
 
@@ -213,13 +201,13 @@ def run_tests(place: Path, words: list[str], seconds: float = math.inf) -> tuple
         silent = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(silent, stream)
-        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds)))
         os.environ["PYTHONPATH"] = str(place / "src")
         sys.path.insert(0, str(place / "src"))
         code: Any = 70
         try:
             usual = ["-x", "-p", "no:cacheprovider", "-m", "not slow"]
-            code = pytest.main([*usual, *words], plugins=[FirstFailure(note, seconds)])
+            code = pytest.main([*usual, *words], plugins=[FirstFailure(note)])
         finally:
             os._exit(int(code))
     until = time.monotonic() + PATIENCE
@@ -243,36 +231,39 @@ def end_group(leader: int) -> None:
 @cache
 def passes(place: Path, test: str) -> bool:
     """Whether a test passes without a mutant: one that does not finds nothing."""
-    code, _ = run_tests(place, [test] if "::" in test else [test, "--collect-only"])
+    code, _ = run_tests(place, [test] if "::" in test else [test, "--collect-only"], 400)
     if code not in (0, 5):  # 5: a module without doctests
         print(f"left out: {test} fails without a mutant", flush=True)
     return code in (0, 5)
 
 
-def try_mutant(place: Path, mutant: Mutant, seconds: float) -> dict[str, Any]:
+def try_mutant(place: Path, mutant: Mutant, contexts: Contexts, budget: float) -> dict[str, Any]:
     """What became of a mutant."""
     from cosmic_ray import plugins
     from cosmic_ray.mutating import use_mutation
 
-    begin = time.monotonic()
+    begin = os.times()
     kind = plugins.get_operator(mutant.operator)
     path = place / mutant.module
     plain = path.read_text(encoding="utf-8").splitlines()
-    words = find_tests(mutant.module)
+    words, expected = contexts.find_tests(mutant, budget)
+    code, failed, count = 0, "", len(words)
     while True:
         with use_mutation(path, kind(), mutant.occurrence):
             changed = path.read_text(encoding="utf-8").splitlines()
-            code, failed = run_tests(place, words, seconds)
+            if count:
+                code, failed = run_tests(place, words, 30 + SPARE * expected)
         if not failed or passes(place, failed):
             break
         words += ["--deselect", failed] if "::" in failed else ["--ignore", failed]
     lines = [(a.strip(), b.strip()) for a, b in zip(plain, changed, strict=False) if a != b]
     return {
         **vars(mutant),
-        "survived": code == 0,
+        "survived": code in (0, 5),  # 5: no test is left
         "code": code,
+        "tests": count,
         "found_by": failed,
-        "seconds": round(time.monotonic() - begin),
+        "seconds": round(sum(os.times()[:4]) - sum(begin[:4]), 1),
         "change": lines[:1],
     }
 
@@ -293,7 +284,14 @@ def main() -> int:
         "--minutes", type=float, default=math.inf, help="begin no mutant after these"
     )
     parser.add_argument(
-        "--seconds", type=float, default=math.inf, help="of the processor for the tests of a mutant"
+        "--budget",
+        type=float,
+        default=20,
+        help="seconds of the processor for the tests of a mutant",
+    )
+    parser.add_argument("--part", default="1/1", help="of several processes")
+    parser.add_argument(
+        "--coverage", type=Path, default=ROOT / "out/trust/coverage", help="a run with contexts"
     )
     parser.add_argument("--out", type=Path, default=ROOT / "out/trust/mutants.jsonl")
     parser.add_argument("--survivors", action="store_true", help="try again those that survived")
@@ -305,19 +303,27 @@ def main() -> int:
     lines = out.read_text().splitlines() if out.exists() else []
     done = {name_mutant(r): r for r in map(json.loads, lines)}
     until = time.monotonic() + 60 * given.minutes
+    part, parts = map(int, given.part.split("/"))
+    contexts = Contexts(
+        given.coverage.resolve(), given.coverage.resolve().with_name("seconds.jsonl")
+    )
     results = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         place = Path(folder) / "copy"
         skip = shutil.ignore_patterns(".*", "out", "build", "dist", "__pycache__")
         shutil.copytree(ROOT, place, ignore=skip)
+        if (ROOT.parent / "shared").is_dir():
+            (Path(folder) / "shared").symlink_to(ROOT.parent / "shared")
         os.chdir(place)
-        for mutant in islice(draw_sample(given.seed), given.count):
+        for i, mutant in enumerate(islice(draw_sample(given.seed), given.count)):
             result = done.get(name_mutant(vars(mutant)))
+            if result is None and i % parts != part - 1:
+                continue
             again = result is None or (given.survivors and result["survived"])
             if again and time.monotonic() > until:
                 break
             if again:
-                result = try_mutant(place, mutant, given.seconds)
+                result = try_mutant(place, mutant, contexts, given.budget)
                 with out.open("a") as file:
                     file.write(json.dumps(result) + "\n")
             assert result is not None

@@ -5,11 +5,7 @@ A few seconds each; ``make fuzz`` takes minutes (HYPERDLW_FUZZ is the number of 
 
 from __future__ import annotations
 
-import os
 import tempfile
-import time
-import tracemalloc
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,45 +14,18 @@ import numpy as np
 import pytest
 import scipy.io
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from hyperdlw import io
-from hyperdlw.errors import DlwError
 from hyperdlw.networks import files as store
 from hyperdlw.pipeline import denoise_file
 from hyperdlw.pipeline.journal import folder_of
 from hyperdlw.solver import Schedule
 from hyperdlw.testbed import scenes
 
-MANY = int(os.environ.get("HYPERDLW_FUZZ", "0"))
-fuzz = settings(
-    max_examples=MANY or 25,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
-
-
-@contextmanager
-def harmless():
-    """Only a DlwError, at most 200 MB, and no hang over two seconds.
-
-    Of the processor: a busy machine is no failure.
-    """
-    tracemalloc.start()
-    sentence, begin = "", time.process_time()
-    try:
-        yield
-    except DlwError as error:
-        sentence = str(error)
-    finally:
-        most = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    assert "\n" not in sentence
-    assert most < 200e6
-    assert time.process_time() - begin < 2
-
+from .damage import MANY, fuzz, harmless
 
 numbers = st.one_of(
     st.integers(-(2**70), 2**70), st.integers(0, 5), st.floats(), st.sampled_from(["", "x", "{"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import pickle
@@ -16,12 +15,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from scipy.io import savemat
 
-from hyperdlw.cube import Cube, Encoding
-from hyperdlw.errors import BadFile, BadOption, DlwError, OutputExists
+from hyperdlw.cube import Cube
+from hyperdlw.errors import BadFile, BadOption, OutputExists
 from hyperdlw.io import describe_file, matlab, open_cube, save_cube
 
 CUBE = np.arange(3 * 4 * 5, dtype=np.uint16).reshape(3, 4, 5)
@@ -188,28 +185,6 @@ def test_cut_short(tmp_path, name, keep):
         pytest.skip("the last byte is padding")
     with pytest.raises(BadFile):
         open_cube(tmp_path / name)
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@pytest.mark.parametrize("name", [*GOOD, "a.png"])
-@given(data=st.data())
-def test_damage_gives_a_sentence_or_a_cube(name, data):
-    raw = bytearray(GOOD.get(name) or png_bytes())
-    for _ in range(data.draw(st.integers(1, 4))):
-        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, name)
-        path.write_bytes(raw)
-        for look in (open_cube, describe_file):
-            with contextlib.suppress(DlwError):
-                look(path)
-
-
-def png_bytes():
-    with tempfile.TemporaryDirectory() as folder:
-        encoding = Encoding("uint8", "brc")
-        save_cube(Cube.from_array(CUBE), f"{folder}/a.png", encoding=encoding)
-        return Path(folder, "a.png").read_bytes()
 
 
 def test_a_pickle_is_never_run(tmp_path):

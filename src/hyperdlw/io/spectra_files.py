@@ -207,7 +207,8 @@ def read_library(path: Path) -> list[Curve]:
     values = np.frombuffer(raw, dtype).reshape(count, length).astype(np.float64)
     names = split_list(keys["spectra names"]) if "spectra names" in keys else []
     centres = split_list(keys["wavelength"]) if "wavelength" in keys else []
-    nm = to_nanometres(centres, keys.get("wavelength units"), notes) if centres else None
+    with explain_errors(head):
+        nm = to_nanometres(centres, keys.get("wavelength units"), notes) if centres else None
     if nm is not None and len(nm) != length:
         raise BadFile(f"{head} has {len(nm)} wavelengths for spectra of {length} values")
     named = names if len(names) == count else [f"{head.stem} {k + 1}" for k in range(count)]

@@ -32,7 +32,7 @@ def check_words(recipe: object, name: str, *words: str) -> None:
     """Refuse a recipe in which a key is none of some words."""
     if getattr(recipe, name) not in words:
         known = " or ".join(f"'{word}'" for word in words)
-        raise BadOption(f"{name} in the recipe must be {known}, not '{getattr(recipe, name)}'")
+        raise BadOption(f"{name} in the recipe must be {known}, not {getattr(recipe, name)!r}")
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class TrainingPlan:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and 1 <= value <= MOST):
                 raise BadOption(
-                    f"{name} in the recipe must be a whole number from 1 to {MOST}, not {value}"
+                    f"{name} in the recipe must be a whole number from 1 to {MOST}, not {value!r}"
                 )
 
     def _check_numbers(self, least: float, most: float, *names: str) -> None:
@@ -126,7 +126,7 @@ class TrainingPlan:
             value = getattr(self, name)
             if not (isinstance(value, int | float) and least <= value <= most):
                 raise BadOption(
-                    f"{name} in the recipe must be a number from {least:g} to {most:g}, not {value}"
+                    f"{name} in the recipe must be a number from {least:g} to {most:g}, not {value!r}"
                 )
 
     @classmethod
@@ -242,7 +242,7 @@ class Objective:
             raise BadOption(f"times in the recipe: '{self.times}' needs a restored image")
         if not 0 < self.depth <= 100:
             raise BadOption(
-                f"depth in the recipe must be above 0 and at most 100, not {self.depth}"
+                f"depth in the recipe must be above 0 and at most 100, not {self.depth!r}"
             )
 
 
@@ -314,6 +314,8 @@ def _read_stages(
         raise BadFile(f"the recipe {path} starts from itself")
     shared = _read_toml(path) | ({} if start is None else {"start": start})
     tables = shared.pop("stage", [{}])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise BadOption(f"stages of the recipe {path} are tables: write [[stage]] above each")
     names = [table.get("stage", "") for table in tables]
     if len(tables) > 1 and (not all(names) or len(set(names)) < len(names)):
         raise BadOption(f'every stage in {path} needs a name of its own, such as stage = "wide"')
