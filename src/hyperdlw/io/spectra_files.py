@@ -204,7 +204,8 @@ def read_library(path: Path) -> list[Curve]:
         raw = file.read(count * length * dtype.itemsize)
     if len(raw) < count * length * dtype.itemsize:
         raise BadFile(f"{data} is cut short: {count} spectra of {length} values do not fit into it")
-    values = np.frombuffer(raw, dtype).reshape(count, length).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        values = np.frombuffer(raw, dtype).reshape(count, length).astype(np.float64)
     names = split_list(keys["spectra names"]) if "spectra names" in keys else []
     centres = split_list(keys["wavelength"]) if "wavelength" in keys else []
     with explain_errors(head):
