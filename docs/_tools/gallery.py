@@ -44,6 +44,7 @@ SECTIONS = {
         "advice",
         "choose_strength",
         "compare_models",
+        "protect_signal",
         "uncertainty",
         "weights_and_report",
     ),

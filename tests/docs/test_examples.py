@@ -149,6 +149,15 @@ def test_uncertainty(capsys, monkeypatch) -> None:
     assert Path("uncertainty.png").exists()
 
 
+def test_protect_signal(capsys, monkeypatch) -> None:
+    text = lines("protect_signal.py", capsys, monkeypatch)
+    _, noisy, restored, protected = numbers(r"gas ([\d.]+), error", text)
+    assert restored < 0.6 * noisy
+    assert protected == noisy
+    _, before, _, after = numbers(r"error ([\d.]+)", text)
+    assert after < 0.6 * before
+
+
 def test_with_xarray(capsys, monkeypatch) -> None:
     pytest.importorskip("xarray")
     assert "('y', 'x', 'band') reflectance" in lines("with_xarray.py", capsys, monkeypatch)

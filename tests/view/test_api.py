@@ -696,6 +696,34 @@ def test_strength_may_be_auto():
         JobRequest.parse({**JOB, "strength": "automatic"}, choices)
 
 
+def test_marked_pixels_come_back_as_measured(client, session):
+    run(client, session, protect=["4:7,5:9"])
+    restored, noisy = session.result.cube.data, session.cube.data
+    np.testing.assert_array_equal(restored[:, 4:7, 5:9], noisy[:, 4:7, 5:9])
+    assert not np.array_equal(restored[:, 7:9, 5:9], noisy[:, 7:9, 5:9])
+    command = client.get("api/export/command").text
+    assert command.endswith("--model tv --weights uniform --protect 4:7,5:9\n")
+    assert "protect=['4:7,5:9']" in client.get("api/export/python").text
+
+
+def test_a_spectrum_of_the_list_is_protected(tmp_path, file):
+    path = tmp_path / "gas.csv"
+    path.write_text("1\n0\n-1\n0\n1\n0\n")
+    session = Session(open_cube(file), file.name, protectable=[str(path)])
+    request = JobRequest.parse({**JOB, "protect": [str(path)]}, session.choices)
+    session.start(request).thread.join(60)
+    plain = denoise(session.cube, model="tv", weights="uniform", protect=str(path))
+    np.testing.assert_array_equal(session.result.cube.data, plain.cube.data)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["1:2,3:4", ["/etc/passwd"], [3], ["1:2"], [["1:2,3:4"]], ["1:2,3:4"] * 33]
+)
+def test_only_regions_and_files_of_the_list_are_protected(wrong, choices):
+    with pytest.raises(BadOption, match="protect"):
+        JobRequest.parse({**JOB, "protect": wrong}, choices)
+
+
 def test_port_in_use_is_one_sentence():
 
     place = serving.listen(0)

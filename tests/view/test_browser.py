@@ -354,6 +354,20 @@ def test_presets_fill_in_the_options(page):
     page.picture("advice-light-1280")
 
 
+def test_what_is_marked_is_protected(page, session):
+    page["expert"].find_element(By.TAG_NAME, "summary").click()
+    page["marked"].click()
+    page["run"].click()
+    page.until(lambda: "Nothing is marked" in page["notice"].text)
+    page.hover(4, 5, click=True)
+    page.until(lambda: page.js("return dlwView.pins.length") == 1)
+    page.run()
+    assert session.log[-1].request.protect == ("4:5,5:6",)
+    pin = page.until(lambda: page.js("return dlwView.pins[0]?.restored && dlwView.pins[0]"))
+    assert pin["restored"] == pin["noisy"]
+    page.picture("protect-light-1280")
+
+
 def test_queue_undo_and_log(page, session, gate):
     page.choose("model", "tv")
     page.choose("weights", "precision")

@@ -71,6 +71,7 @@ def test_from_start_to_ctrl_c_during_a_job(tmp_path):
         (["y.npy", "--port", "-1"], "--port"),
         (["y.npy", "--key", "a"], "--key"),
         ([".", "x.npy"], "OUT is for one cube"),
+        (["y.npy", "--protect", "gas.csv"], "neither a file nor a region"),
     ],
 )
 def test_bad_starts_are_one_sentence(tmp_path, monkeypatch, capsys, arguments, words):
@@ -123,3 +124,17 @@ def test_cube_larger_than_the_machine_is_refused():
     check_memory((6, 20, 24), "small.npy")
     with pytest.raises(BadInput, match="cut out a smaller part"):
         check_memory((10**6, 10**4, 10**4), "large.npy")
+
+
+def test_the_first_picture_waits_for_no_torch(tmp_path):
+    """It takes a second to load, which the page does while somebody looks."""
+    np.save(tmp_path / "y.npy", np.zeros((6, 5, 7), np.float32))
+    text = (
+        "import sys; from hyperdlw.io import ReadOptions; from hyperdlw.app.page import serving\n"
+        "from hyperdlw.app.page.opening import Opening, list_cubes\n"
+        f"cubes = list_cubes([{str(tmp_path / 'y.npy')!r}], Opening(ReadOptions(axes='brc')))\n"
+        "session = cubes[0].open(); session.facts(); session.plane('noisy', 0)\n"
+        "assert 'torch' not in sys.modules\n"
+        "session.warm_up(); session.close(); assert 'torch' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", text], check=True)

@@ -123,6 +123,15 @@ def view(
     ] = None,
     reading: options.InputOptions = options.AS_STORED,
     overwrite: options.Overwrite = False,
+    protect: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--protect",
+            metavar="SPECTRUM|MASK",
+            help="Offered by the page: a spectrum (.sli, .csv) or a mask that must not be smoothed "
+            "away; may be given several times.",
+        ),
+    ] = None,
     port: Annotated[int, typer.Option("--port", help="0 takes any free one.")] = 0,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Only print the address.")
@@ -150,7 +159,11 @@ def view(
     if several and target is not None:
         raise BadOption("OUT is for one cube; leave it out for a folder, and use the downloads")
     io.check_places([target], overwrite, source)
-    opening = Opening(io.ReadOptions(**asdict(reading)), target, overwrite)
+    if protect:
+        from ...pipeline import check_options
+
+        check_options(protect=protect)
+    opening = Opening(io.ReadOptions(**asdict(reading)), target, overwrite, protect or ())
     listed = list_cubes(several or [source], opening)
     session = listed[0].open()
     console.print_notes(session.cube.metadata.get("notes", ()), False)

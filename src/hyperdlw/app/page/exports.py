@@ -17,15 +17,7 @@ from numpy.typing import NDArray
 from ...cube import Cube
 from ...errors import BadOption, DlwError
 from ...io import atomic, check_save, save_cube, to_json
-from ...pipeline import (
-    colour_bands,
-    data_url,
-    describe_quantity,
-    flag_result,
-    heat,
-    pseudo_colour,
-    stretch,
-)
+from ...pipeline import colour_bands, data_url, heat, pseudo_colour, stretch
 from ..cli.options import as_float32
 from .session import Absent, Session
 
@@ -286,6 +278,8 @@ def _cube_of(result: Result, kind: str) -> Cube:
             raise Absent("the run was not asked for its uncertainty; run it again with that option")
         return as_float32(result.noisy, result.uncertainty, "uncertainty")
     if kind == "flags":
+        from ...pipeline import describe_quantity, flag_result
+
         flags = describe_quantity(result.noisy, "flags").with_data(flag_result(result, "auto"))
         return replace(flags, valid=np.ones(flags.shape, bool))
     return as_float32(result.noisy, result.weights, "weights")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import shlex
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -21,6 +22,8 @@ Progress = Literal["waiting", "weights", "preview", "solving", "done", "cancelle
 
 STRENGTHS = (1e-3, 1e3)
 MOST_RANK = 1000
+MOST_PROTECTED = 32
+REGION = re.compile(r"\d{1,9}:\d{1,9},\d{1,9}:\d{1,9}", re.ASCII)
 
 
 class Busy(DlwError):
@@ -42,7 +45,7 @@ class Choices(TypedDict):
     """What the registries offer for a cube: summaries by name, and the defaults.
 
     ``ranked`` names the models that take a rank, ``qualities`` how much time a run may take, where the
-    pipeline offers that.
+    pipeline offers that; ``protectable`` the files that were named when the program started.
     """
 
     models: dict[str, str]
@@ -52,9 +55,10 @@ class Choices(TypedDict):
     ranked: list[str]
     qualities: list[str]
     presets: list[Preset]
+    protectable: list[str]
 
 
-def list_choices(bands: int) -> Choices:
+def list_choices(bands: int, protectable: Sequence[str] = ()) -> Choices:
     """Models and weight sources that fit a cube of ``bands`` bands."""
     known = read_listing()
     fits = (None, bands)
@@ -75,6 +79,7 @@ def list_choices(bands: int) -> Choices:
         "ranked": [n for n in models if "rank" in known["models"][n]["takes"]],
         "qualities": list_qualities(),
         "presets": list_presets(model, weight, "lrtfdfr" in models and "N+T+TS" in weights),
+        "protectable": list(protectable),
     }
 
 
@@ -122,6 +127,7 @@ class JobRequest:
     paper: bool = False
     uncertainty: bool = False
     quality: str | None = None
+    protect: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, given: object, choices: Choices) -> JobRequest:
@@ -148,6 +154,7 @@ class JobRequest:
             _parse_range(given.get("range", "auto")),
             **{name: _parse_switch(name, given[name]) for name in SWITCHES if name in given},
             quality=quality,
+            protect=_parse_protect(given.get("protect", []), choices["protectable"]),
         )
 
     @property
@@ -168,6 +175,8 @@ class JobRequest:
                 words += ["--save-uncertainty", f"{Path(target).stem}-uncertainty.npz"]
             elif name == "columns":
                 words.append("--keep-columns")
+            elif name == "protect":
+                words += [word for part in self.protect for word in ("--protect", part)]
             elif value is True:
                 words.append(f"--{name}")
             else:
@@ -177,7 +186,8 @@ class JobRequest:
 
     def write_python(self, source: str, target: str) -> str:
         """The same as two lines of Python."""
-        words = ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
+        settings = {**self.settings, **({"protect": [*self.protect]} if self.protect else {})}
+        words = ", ".join(f"{name}={value!r}" for name, value in settings.items())
         return f"result = hyperdlw.denoise({source!r}, {words})\nresult.save({target!r})"
 
 
@@ -220,6 +230,16 @@ def _parse_range(value: object) -> Literal["auto", "minmax"] | tuple[float, floa
         if _is_number(low) and _is_number(high) and low < high:
             return float(low), float(high)
     raise BadOption("range is auto, minmax or two numbers, the smaller one first")
+
+
+def _parse_protect(value: object, known: Sequence[str]) -> tuple[str, ...]:
+    """Regions such as "10:20,30:50", and files of the list: no path comes from a browser."""
+    if not isinstance(value, list) or len(value) > MOST_PROTECTED:
+        raise BadOption(f"protect is a list of at most {MOST_PROTECTED} regions and files")
+    for part in value:
+        if not isinstance(part, str) or not (part in known or REGION.fullmatch(part)):
+            raise BadOption("what is protected is ROW:ROW,COL:COL or a file given with --protect")
+    return tuple(value)
 
 
 def _parse_switch(name: str, value: object) -> bool:

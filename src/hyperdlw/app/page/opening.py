@@ -15,11 +15,12 @@ from .session import Session, check_memory
 
 @dataclass(frozen=True)
 class Opening:
-    """How cubes are opened: what their files do not tell, and where ``Save`` writes."""
+    """How cubes are opened: what files do not tell, where ``Save`` writes, what may be protected."""
 
     reading: ReadOptions
     target: str | None = None
     overwrite: bool = False
+    protectable: Sequence[str] = ()
 
     def open(self, path: str, key: str | None) -> Session:
         """Read a cube, unless it would fill the machine."""
@@ -31,7 +32,7 @@ class Opening:
         if self.target is not None:
             check_save(self.target, cube)
         place = None if self.target is None else Path(self.target)
-        return Session(cube, Path(path).name, place, self.overwrite)
+        return Session(cube, Path(path).name, place, self.overwrite, self.protectable)
 
 
 def list_cubes(paths: Sequence[str], opening: Opening) -> list[Listed]:

@@ -110,6 +110,14 @@ class Runner:
         self.show(put_back(self.cube, ready, found.x).data)
 
 
+def load_program(weights: str) -> None:
+    """What a run needs before it begins: torch, the pipeline, the network."""
+    from ...pipeline import denoise  # noqa: F401
+    from ...weights import resolve
+
+    resolve(weights)
+
+
 def _is_same_problem(a: JobRequest, b: JobRequest) -> bool:
     """Whether only the strength differs."""
     return replace(a, strength=1.0) == replace(b, strength=1.0)

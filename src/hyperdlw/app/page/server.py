@@ -147,6 +147,7 @@ def build_app(desk: Desk, token: str, hosts: frozenset[str]) -> ASGIApp:
         return JSONResponse({**desk.facts(), **desk.session.facts(), **desk.session.status()})
 
     async def choices(request: Request) -> Response:
+        desk.session.warm_up()  # the page asks for these after its first picture
         return JSONResponse(desk.session.choices)
 
     async def plane(request: Request) -> Response:

@@ -6,6 +6,7 @@ import math
 import re
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from ...cube import Cube
 from ...errors import BadInput, DlwError
 from ...io import measure_memory
 from .job import Busy, Choices, JobRequest, PageJob, Progress, Stop, list_choices
-from .runner import Runner
+from .runner import Runner, load_program
 
 if TYPE_CHECKING:
     from ...pipeline import Result
@@ -43,10 +44,16 @@ class Session:
         name: the file's name, shown on the page.
         target: where results are written, when ``OUT`` was given.
         overwrite: whether files that exist there may be replaced.
+        protectable: what may be protected beside regions: files, as they were named.
     """
 
     def __init__(
-        self, cube: Cube, name: str, target: Path | None = None, overwrite: bool = False
+        self,
+        cube: Cube,
+        name: str,
+        target: Path | None = None,
+        overwrite: bool = False,
+        protectable: Sequence[str] = (),
     ) -> None:
         from ...pipeline import colour_bands, measure_noise
 
@@ -68,9 +75,10 @@ class Session:
         self._preview: NDArray[np.float32] | None = None
         self.runner = Runner(self.cube, self._show_preview)
         self._advice: dict[str, object] | None = None
-        self.choices: Choices = list_choices(self.cube.bands)
+        self.choices: Choices = list_choices(self.cube.bands, protectable)
         self._lock = threading.Lock()
         self._advising = threading.Lock()
+        self._loading: threading.Thread | None = None
 
     # --- what there is to see
 
@@ -177,6 +185,12 @@ class Session:
 
     # --- work
 
+    def warm_up(self) -> None:
+        """Load torch and the network while somebody looks at the first picture."""
+        if self._loading is None and not self.closing:
+            self._loading = threading.Thread(target=load_program, args=(self.choices["weight"],))
+            self._loading.start()
+
     def start(self, request: JobRequest) -> PageJob:
         """Begin a job in a thread of its own, or let it wait until those before it have ended."""
         with self._lock:
@@ -222,8 +236,9 @@ class Session:
     def close(self, seconds: float = 60.0) -> None:
         """Stop the job and wait for its thread."""
         self.end()
-        if self.job is not None and self.job.thread is not None:
-            self.job.thread.join(seconds)
+        for thread in (self._loading, None if self.job is None else self.job.thread):
+            if thread is not None:
+                thread.join(seconds)
 
     def _drop_waiting(self) -> None:
         for job in list(self._waiting):

@@ -8,8 +8,9 @@ const SWITCHES = ['columns', 'fill', 'paper', 'uncertainty'];
 const WORDS = { waiting: 'Starting', weights: 'Weights', preview: 'Preview', solving: 'Solving' };
 
 export class Jobs {
-  constructor(facts, { tell, changed }) {
+  constructor(facts, { tell, changed, marked }) {
     this.tell = tell;
+    this.marked = marked;
     this.changed = changed;
     this.version = -1;
     this.job = null;
@@ -64,6 +65,7 @@ export class Jobs {
       $('quality').replaceChildren(...found.qualities.map((q) => new Option(q, q, q === 'normal', q === 'normal')));
       for (const e of document.querySelectorAll('.quality')) e.hidden = !found.qualities.length;
       this.qualities = found.qualities;
+      this.protectable(found.protectable);
       for (const e of document.querySelectorAll('#expert select, #expert input')) {
         e.addEventListener('change', () => { $('preset').value = 'own'; });
       }
@@ -73,6 +75,24 @@ export class Jobs {
     } catch (error) {
       this.say(error.message, true);
     }
+  }
+
+  // Files that were named when the program started, each with a box to tick.
+  protectable(names) {
+    $('protect').append(...names.map((name) => {
+      const label = document.createElement('label');
+      const box = document.createElement('input');
+      Object.assign(box, { type: 'checkbox', checked: true, value: name });
+      label.append(box, name.split('/').at(-1));
+      return label;
+    }));
+  }
+
+  // What must come back as it was: regions as rows and columns, files by their name.
+  protect() {
+    const files = [...document.querySelectorAll('#protect input[value]:checked')].map((box) => box.value);
+    const regions = $('marked').checked ? this.marked() : [];
+    return [...regions.map((r) => `${r.top}:${r.bottom},${r.left}:${r.right}`), ...files];
   }
 
   fill(id, entries, chosen) {
@@ -247,6 +267,7 @@ export class Jobs {
     if (rank && !$('rank').disabled) wish.rank = rank === 'auto' ? 'auto' : Number(rank);
     for (const id of SWITCHES) wish[id] = $(id).checked;
     if (this.qualities?.length) wish.quality = $('quality').value;
+    wish.protect = this.protect();
     return wish;
   }
 
@@ -254,6 +275,7 @@ export class Jobs {
     if (!this.ready) return;
     if (this.running && !queued) { this.tell('A run is under way; Esc cancels it, q adds one'); return; }
     const added = this.running;
+    if ($('marked').checked && !this.marked().length) { this.tell('Nothing is marked: click a pixel, or drag with Shift'); return; }
     try {
       const job = await post('job', this.wish());
       if (added) this.tell('Added: it begins when the run before it has ended');

@@ -405,6 +405,7 @@ const otherTheme = () => setTheme(document.documentElement.dataset.theme === 'da
 
 const jobs = new Jobs(facts, {
   tell,
+  marked: () => [...view.regions, ...view.pins.map(({ row, col }) => ({ top: row, bottom: row + 1, left: col, right: col + 1 }))],
   changed(status) {
     const first = !view.restored && status.result !== null;
     view.version = status.version;
