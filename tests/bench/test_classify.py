@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hyperdlw import Cube
+from hyperdlw import Cube, denoise
 from hyperdlw.bench import classify
 from hyperdlw.bench.classify import RankedRow
 from hyperdlw.bench.experiment import Files, find_reference_networks
@@ -70,6 +70,19 @@ def test_both_ranks_are_compared() -> None:
     )
     assert "| lrtv | original | 70.00 | 68.00 | 75.00 |" in text
     assert any(m.rank == "auto" and m.weights == "N+T+TS" for m in classify.list_methods())
+
+
+def test_the_plain_command_stands_beside_published_methods(
+    scene: tuple[Cube, np.ndarray], tmp_path: Path
+) -> None:
+    methods = (classify.PLAIN, *classify.PUBLISHED[:1])
+    records = classify.run(*scene, tmp_path, methods=methods, repeats=2)
+    assert [r["method"] for r in records] == ["hyperdlw denoise", "HyRes"]
+    plain = classify.classify_image(denoise(scene[0]).cube, scene[1], 2)
+    assert records[0]["accuracy"] == plain["accuracy"]
+    told = f"The plain command has {100 * plain['mean']:.2f} %"
+    assert told in (tmp_path / "classify.md").read_text()
+    assert classify.PLAIN in classify.list_methods()
 
 
 def test_training_pixels_do_not_count(scene: tuple[Cube, np.ndarray]) -> None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ..cube import Cube
 from ..errors import DlwError, MissingDependency
+from ..models import MODEL, WEIGHTS
 from ..pipeline import denoise, draw_png, new_figure, predict_weights
 from .experiment import F32, NO_FILES, Clock, Experiment, Files, Record, Tell, Trial, hash_array
 from .paper import find_paper_value
@@ -47,17 +48,25 @@ class RankedRow(Row):
         >>> RankedRow("N+T+TS", model="lrtv", rank="auto").method
         'lrtv, N+T+TS, rank auto'
         """
-        return super().method + (", rank auto" if self.rank else "")
+        return self.name or super().method + (", rank auto" if self.rank else "")
 
 
 VERSIONS = {"original": ORIGINAL, "weighted": MAIN, f"{REFERENCE}{MAIN}": REFERENCE + MAIN}
 """Versions of a model by the names of their lines in the small table."""
+PLAIN = RankedRow(WEIGHTS, model=MODEL, name="hyperdlw denoise")
+"""The plain command, which knows nothing but the cube."""
+PUBLISHED = (
+    RankedRow("", model="hyres", name="HyRes"),
+    RankedRow("", model="fasthymix", name="FastHyMix"),
+)
+"""Methods that take no weights, as they are."""
 Labels = NDArray[np.int64]
 
 
 def list_methods() -> list[RankedRow]:
-    """The cube as it is, and every version of every model at all strengths and at both ranks."""
-    found = [RankedRow("")]
+    """The cube as it is, the plain command, published methods, and every version of every model at all
+    strengths and at both ranks."""
+    found = [RankedRow(""), PLAIN, *PUBLISHED]
     for model in MODELS:
         for weights in VERSIONS.values():
             found += [RankedRow(weights, s, model=model) for s in STRENGTHS]
@@ -132,6 +141,10 @@ def run(
     def restore(row: RankedRow) -> Cube:
         if row.model is None:
             return cube
+        if row == PLAIN:
+            return denoise(cube).cube
+        if row in PUBLISHED:
+            return denoise(cube, model=row.model).cube
         if row.weights not in weights and row.weights != ORIGINAL:
             source = find_source(row.weights, files)
             weights[row.weights] = predict_weights(cube, source, range="minmax", columns=False)
@@ -244,9 +257,20 @@ def write_markdown(records: Sequence[Record]) -> str:
 
 
 def write_headlines(records: Sequence[Record]) -> list[str]:
-    """Every model: weighted against original at both ranks, and at the best strength of each."""
+    """The plain command against published methods; and every model: weighted against original at both ranks,
+    and at the best strength of each."""
     found = {r["method"]: 100 * r["mean"] for r in records if "mean" in r}
-    lines = [
+    usual = [*(r.method for r in PUBLISHED), *(RankedRow(ORIGINAL, model=m).method for m in MODELS)]
+    theirs = {m: found[m] for m in usual if m in found}
+    lines = []
+    if PLAIN.method in found and theirs:
+        best = max(theirs, key=theirs.__getitem__)
+        lines += [
+            f"The plain command has {found[PLAIN.method]:.2f} %, the best of the published methods at its "
+            f"own default ({best}) {theirs[best]:.2f} %.",
+            "",
+        ]
+    lines += [
         "| model | version | as it is | rank auto | best strength |",
         "|---|---|---:|---:|---:|",
     ]
