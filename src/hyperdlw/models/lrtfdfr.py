@@ -15,19 +15,27 @@ TRIES = 5
 PUBLISHED = Schedule(steps=50, mu=1.0, multipliers=False, proximal=0.1, stopping="change")
 
 
-def build(shape: Sequence[int], strength: float = 1.0, *, rank: int | None = None) -> Model:
+def build(
+    shape: Sequence[int],
+    strength: float = 1.0,
+    *,
+    rank: int | None = None,
+    steps: int = 20,
+    passes: int = 10,
+) -> Model:
     """Few spectra A, few maps B, X = A B: tau sum log |D B| + lam ||D A||^2 (DLW-LRTFDFR).
 
     The data term of A grows with the number of pixels, and lam with it. Twenty steps from the
     leading spectra of the cube; the result is the product. The penalty starts high enough that no
-    map is smoothed to nothing: one that comes back from nothing grows out of rounding errors.
+    map is smoothed to nothing: one that comes back from nothing grows out of rounding errors. However
+    many steps there are, it ends at the same value.
     """
     rank = rank or min(shape[0], 8)
     smooth = 4e-4 * shape[1] * shape[2] * strength
-    penalty = FactorPenalty(edges=0.05 * strength, smooth=smooth, coupling=10.0)
+    penalty = FactorPenalty(0.05 * strength, smooth, coupling=10.0, passes=passes)
     return Model(
         terms=(product(rank, penalty),),
-        schedule=Schedule(steps=20, mu=0.1, growth=1.15),
+        schedule=Schedule(steps=steps, mu=0.1, growth=1.15 ** (20 / steps)),
         central="data",
         output=0,
         rank=rank,

@@ -32,7 +32,7 @@ Build = Callable[..., Model]
 """(band, row, col) and a strength (1 = the constants of its file, larger = smoother) -> Model.
 
 A model with a rank takes the keyword ``rank``, an int or None (the published value); one that uses a
-denoiser takes the keyword ``denoiser``."""
+denoiser takes the keyword ``denoiser``; one that can do more or less takes ``quality``, a name."""
 
 Run = Callable[..., Tensor]
 """(image (band, row, col) with bands in [0, 1], seed=) -> the restored image.
@@ -52,6 +52,7 @@ REFUSALS = {
     "original": "has no original version; use weights 'uniform', or one of {others}",
     "rank": "has no rank to choose (models that have: {others})",
     "denoiser": "has no denoiser to choose (models that have: {others})",
+    "quality": "has no quality to choose (models that have: {others})",
 }
 """Why a model is refused that does not take what is asked for."""
 
@@ -61,7 +62,7 @@ class ModelEntry(Entry):
     """A model or a published method: how it is built, and what it takes.
 
     Attributes:
-        takes: some of "weights", "strength", "schedule", "rank", "denoiser", "original".
+        takes: some of "weights", "strength", "schedule", "rank", "denoiser", "quality", "original".
         original: builds the published version of a model, with its own data term; or None.
         summary: what it says about a clean image, in one line.
         bands: the only number of bands it is for, or None.
@@ -157,7 +158,7 @@ def _make_entry(name: str, given: object) -> ModelEntry:
     assert callable(function)
     original = getattr(given, "original", None)
     keywords = inspect.signature(function).parameters
-    takes = {"rank", "denoiser"} & set(keywords)
+    takes = {"rank", "denoiser", "quality"} & set(keywords)
     return ModelEntry(
         name,
         function if run is None else model_with_method(run),
@@ -225,7 +226,7 @@ def find_model(
     Args:
         original: the published version is asked for.
         rank, denoiser: as chosen by the user; None: not chosen.
-        given: which of "weights", "strength", "schedule" the user has chosen.
+        given: which of "weights", "strength", "schedule", "quality" the user has chosen.
     """
     if name.endswith(".safetensors") and name not in REGISTRY:
         entry = _make_entry(name, TrainedNetwork(name))
@@ -255,6 +256,7 @@ def build_model(
     original: bool = False,
     rank: int | None = None,
     denoiser: DenoiserSpec | None = None,
+    quality: str | None = None,
 ) -> Model:
     """The model ``name`` for images of ``shape`` (..., band, row, col).
 
@@ -263,6 +265,7 @@ def build_model(
         original: the published version with its own data term, to be used with w = 1.
         rank: for models that have one; None is the published value.
         denoiser: for models that use one; None is the shipped one.
+        quality: for models that have some; None is the normal one.
 
     >>> build_model("tv", (31, 64, 64)).schedule.steps
     20
@@ -279,6 +282,6 @@ def build_model(
     assert make is not None
     if rank is not None and rank > shape[0]:
         raise BadOption(f"a rank of {rank} is more than the {shape[0]} bands there are")
-    chosen = {"rank": rank, "denoiser": denoiser}
+    chosen = {"rank": rank, "denoiser": denoiser, "quality": quality}
     built: Model = make(shape, strength, **{k: v for k, v in chosen.items() if v is not None})
     return built

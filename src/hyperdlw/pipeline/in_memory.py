@@ -155,7 +155,7 @@ class InMemory:
             soft = self.trusted.law
             dead = float(self.ready.scaling.dead.mean())
             blend = choose_blend(self.sample, self.sample.blocks_of(x), soft, dead)
-        self.blend = blend
+        self.blend = blend = replace(blend, maps=self.options.effort.maps)
         if self.options.mild:
             facts.note_blend(blend)
         return self._mix(blend, self.ready.rows.y, x)

@@ -265,7 +265,7 @@ class InStrips:
         if blend is None:
             x, dead = self.sample.blocks_of(job.result.read), float(job.scaling.dead.mean())
             blend = choose_blend(self.sample, x, self.trusted.law, dead)
-        self.blend = blend
+        self.blend = blend = replace(blend, maps=self.options.effort.maps)
         if self.options.mild:
             facts.note_blend(blend)
         self._mix(blend)

@@ -204,6 +204,7 @@ class Blend:
         outliers: what finds lost voxels; None where nothing is lost.
         expected: what lost voxels are filled with; None: the model.
         grain: how far the noise is from white, 0 to 1 (:func:`judge_grain`).
+        maps: whether the network may denoise eigenimages.
     """
 
     part: float
@@ -212,6 +213,7 @@ class Blend:
     outliers: Outliers | Isolated | None = None
     expected: Expected | None = None
     grain: float = 0.0
+    maps: bool = True
 
     @cached_property
     def learned(self) -> float:
@@ -220,6 +222,8 @@ class Blend:
         All for noise that is alike everywhere, half for noise that varies with the signal or is not white,
         of which it knows less.
         """
+        if not self.maps:
+            return 0.0
         alike = float((self.law.a / self.law.level.square().clamp_min(1e-30)).median())
         part = 0.5 + 0.5 * min(1.0, alike) * (1 - self.grain)
         return 1.0 if part > 0.9 else part

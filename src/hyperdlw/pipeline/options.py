@@ -9,7 +9,7 @@ from typing import Literal, TypedDict, get_args
 
 from .. import models
 from ..cube import Metadata
-from ..errors import BadOption
+from ..errors import BadOption, unknown_name
 from ..models import DenoiserSpec, defaults
 from ..solver import Model, Schedule
 from ..testbed import Truth
@@ -50,6 +50,7 @@ class Settings(TypedDict, total=False):
     include_invented: bool
     protect: Protect
     device: str
+    quality: str
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Options:
         include_invented: whether statistics include voxels that the model invented.
         protect: spectra and pixels that must not be smoothed away.
         device: where networks work: "cpu", "cuda" or "mps".
+        quality: a name of :data:`hyperdlw.models.defaults.QUALITIES`.
     """
 
     model: str
@@ -90,6 +92,7 @@ class Options:
     include_invented: bool = False
     protect: Protection | None = None
     device: str = "cpu"
+    quality: str = defaults.NORMAL
 
     @property
     def solver_device(self) -> str:
@@ -127,6 +130,11 @@ class Options:
         return self.mild and self.model == PICTURE
 
     @property
+    def effort(self) -> defaults.Quality:
+        """What is spent on the cube."""
+        return defaults.QUALITIES[self.quality]
+
+    @property
     def in_strips(self) -> bool:
         """Whether strips are asked for, even if the cube fits in memory."""
         return bool(self.tile or self.workers or self.scheduler)
@@ -138,7 +146,7 @@ class Options:
 
     def suit(self, metadata: Metadata) -> Options:
         """The same; of a colour picture with its model and network, if neither was chosen."""
-        chosen = self.model != DEFAULT_MODEL or self.source.name != DEFAULT
+        chosen = (self.model, self.source.name) != self.effort[:2]
         if chosen or self.rank is not None or self.paper or not metadata.get("picture"):
             return self
         network = models.picture.NETWORK
@@ -148,8 +156,15 @@ class Options:
 
     def build(self, shape: Sequence[int], strength: float = 1.0, rank: int | None = None) -> Model:
         """The model for an image (band, row, col), with the schedule that is asked for."""
+        known = self.quality != defaults.NORMAL and "quality" in self._entry.takes
         made = models.build_model(
-            self.model, shape, strength, original=self.original, rank=rank, denoiser=self.denoiser
+            self.model,
+            shape,
+            strength,
+            original=self.original,
+            rank=rank,
+            denoiser=self.denoiser,
+            quality=self.quality if known else None,
         )
         if self.schedule == "paper":
             return made
@@ -184,6 +199,7 @@ def check_options(
     strength: Strength = 1.0,
     protect: Protect = None,
     device: str = "cpu",
+    quality: str = defaults.NORMAL,
     **others: object,
 ) -> Options:
     """Options from the keywords of :func:`hyperdlw.denoise` (:class:`Settings`); or one sentence."""
@@ -191,16 +207,26 @@ def check_options(
         "weights": not isinstance(weights, str) or weights != DEFAULT,
         "strength": strength != 1.0,
         "schedule": others.get("schedule", "paper") != "paper",
+        "quality": quality != defaults.NORMAL,
     }
     entry = models.find_model(model, given=[name for name, is_so in changed.items() if is_so])
+    if quality not in defaults.QUALITIES:
+        raise unknown_name("quality", quality, defaults.QUALITIES)
+    effort = defaults.QUALITIES[quality]
+    if model == DEFAULT_MODEL:
+        model = effort.model
+    if not changed["weights"]:
+        weights = effort.weights
     published = entry.kind == "published"
     source = Uniform(name="none") if published else resolve(weights, truth)
     kept = parse_protection(protect)
-    where = {"memory": parse_memory(memory), "device": find_device(device)}
+    where = {"memory": parse_memory(memory), "device": find_device(device), "quality": quality}
     options = Options(model, source, strength, protect=kept, **where, **others)  # type: ignore[arg-type]
     models.find_model(
         model, original=options.original, rank=options.rank, denoiser=options.denoiser
     )
+    if changed["quality"] and not options.follows_level:
+        raise BadOption("--paper and weights 'original' are as published, so they have no quality")
     if isinstance(strength, str):
         if strength != "auto":
             raise BadOption(f"strength must be a number or 'auto', not '{strength}'")

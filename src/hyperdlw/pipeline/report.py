@@ -82,6 +82,7 @@ class Report:
     versions: dict[str, str]
     threads: int
     device: str = "cpu"
+    quality: str = "normal"
     balance: float = 1.0
     noise: Json | None = None
     set_aside: Json = field(default_factory=dict)
@@ -282,6 +283,7 @@ def make_report(
         versions={"hyperdlw": __version__, "torch": torch.__version__, "numpy": np.__version__},
         threads=torch.get_num_threads(),
         device=options.device,
+        quality=options.quality,
         balance=chosen.factor,
         noise=facts.describe_noise(),
         set_aside=facts.describe_aside(),

@@ -25,7 +25,7 @@ from torch import Tensor
 from .. import io
 from ..cube import Cube, Given
 from ..errors import BadOption
-from ..models import DenoiserSpec
+from ..models import DenoiserSpec, defaults
 from ..solver import Schedule, State
 from ..testbed import Truth
 from ..weights import DEFAULT, Spec, resolve
@@ -111,6 +111,7 @@ def denoise(
     include_invented: bool = False,
     protect: Protect = None,
     device: str = "cpu",
+    quality: str = defaults.NORMAL,
     watch: Callable[[State[Tensor]], None] | None = None,
 ) -> Result:
     """Restore a noisy cube.
@@ -164,6 +165,9 @@ def denoise(
             after; pixels come back as measured.
         device: where networks and solver work: "cpu", "cuda", "mps" (networks alone), or "auto",
             a card if there is one.
+        quality: "fast", "normal" or "best", of the default model: network, steps and denoiser of
+            eigenimages as :data:`hyperdlw.models.defaults.QUALITIES` has them. Weights other than the
+            default are taken as given.
         watch: called with the solver's state after every step (of a cube that is solved whole).
 
     >>> rng = np.random.default_rng(0)
@@ -194,6 +198,7 @@ def denoise(
         include_invented=include_invented,
         protect=protect,
         device=device,
+        quality=quality,
     ).suit(noisy.metadata)
     plan = plan_run(noisy.shape, options)
     if not plan.tiled:
@@ -325,7 +330,10 @@ def follow_advice(options: Options, reader: io.CubeReader) -> Options:
     data, valid = reader.read(rows)
     cube = Cube(data, valid, reader.wavelengths, reader.good_bands)
     found = advise(cube, range=options.range)
-    taken = replace(options, model=found.model, source=resolve(found.network), denoiser=None)
+    effort, default = options.effort, found.model == DEFAULT_MODEL
+    model, network = effort[:2] if default else (found.model, found.network)
+    quality = options.quality if default else defaults.NORMAL
+    taken = replace(options, model=model, source=resolve(network), denoiser=None, quality=quality)
     return replace(taken, strength=found.strength, rank=found.settings["rank"])
 
 

@@ -48,6 +48,12 @@ Weights = Annotated[
         "'original': none, and the model as published.",
     ),
 ]
+Quality = Annotated[
+    str,
+    typer.Option(
+        "--quality", metavar="fast|normal|best", help="Less time or a better result; of 'plain'."
+    ),
+]
 Strength = Annotated[
     float, typer.Option("--strength", help="1 is right for the noise level; larger is smoother.")
 ]

@@ -29,6 +29,7 @@ def denoise(
     ],
     model: options.Model = defaults.MODEL,
     weights: options.Weights = defaults.WEIGHTS,
+    quality: options.Quality = defaults.NORMAL,
     strength: options.AutoStrength = "1",
     rank: options.Rank = None,
     denoiser: options.Denoiser = None,
@@ -168,6 +169,7 @@ def denoise(
     settings: pipeline.Settings = {
         "model": model,
         "weights": weights,
+        "quality": quality,
         "strength": options.parse_strength(strength),
         "rank": options.parse_rank(rank),
         "denoiser": denoiser,

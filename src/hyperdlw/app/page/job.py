@@ -84,8 +84,8 @@ def list_choices(bands: int, protectable: Sequence[str] = ()) -> Choices:
 
 
 def list_qualities() -> list[str]:
-    """The names of ``quality``, if ``denoise`` has such an option."""
-    return list(getattr(defaults, "QUALITIES", ()))
+    """The names of ``quality``."""
+    return list(defaults.QUALITIES)
 
 
 def list_presets(model: str, weight: str, paper: bool) -> list[Preset]:
@@ -126,7 +126,7 @@ class JobRequest:
     fill: bool = False
     paper: bool = False
     uncertainty: bool = False
-    quality: str | None = None
+    quality: str = defaults.NORMAL
     protect: tuple[str, ...] = ()
 
     @classmethod
@@ -142,8 +142,8 @@ class JobRequest:
             raise unknown_name("model", str(model)[:40], choices["models"])
         if not isinstance(weights, str) or weights not in choices["weights"]:
             raise unknown_name("weight source", str(weights)[:40], choices["weights"])
-        quality = given.get("quality")
-        if quality is not None and quality not in choices["qualities"]:
+        quality = given.get("quality", defaults.NORMAL)
+        if not isinstance(quality, str) or quality not in choices["qualities"]:
             raise unknown_name("quality", str(quality)[:40], choices["qualities"])
         ranked = given.get("rank") is not None and model in choices["ranked"]
         return cls(
