@@ -11,6 +11,10 @@ class DlwError(Exception):
 
     exit_code = 2
 
+    def __init__(self, sentence: object) -> None:
+        # Names from files go into sentences: one may hold a line end, or what a terminal would obey.
+        super().__init__(make_harmless(sentence))
+
 
 class BadInput(DlwError):
     """The data cannot be used as given (shape, type, range, empty)."""
@@ -68,5 +72,5 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> BadOption:
     guess = next((n for n in names if near and n.lower() == near[0].lower()), None)
     hint = f"; did you mean '{guess}'?" if guess else ""
     return BadOption(
-        f"there is no {kind} '{make_harmless(name)}'{hint} (known: {', '.join(names)})"
+        f"there is no {kind} '{name}'{hint} (known: {', '.join(names)})"
     )
