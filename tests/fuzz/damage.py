@@ -7,6 +7,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import h5py
@@ -120,6 +121,16 @@ def save_fits(path: Path) -> None:
     path.write_bytes(cards.ljust(2880).encode() + data.ljust(2880, b"\0"))
 
 
+def save_hdf4(path: Path) -> None:
+    from pyhdf.SD import SD, SDC
+
+    file = SD(str(path), SDC.WRITE | SDC.CREATE)
+    made = file.create("cube", SDC.UINT16, CUBE.shape)
+    made[:] = CUBE
+    made.endaccess()
+    file.end()
+
+
 def save_library(path: Path) -> None:
     np.linspace(0, 1, 10).astype("<f4").tofile(path.with_suffix(".sli"))
     path.write_text(
@@ -152,6 +163,8 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "a.zarr": save,
 }
 """Every reader of cubes."""
+if find_spec("pyhdf"):
+    MAKERS["a.hdf"] = save_hdf4
 SPECTRA: dict[str, Callable[[Path], None]] = {"library.hdr": save_library, "table.csv": save_table}
 
 odd_bytes = st.one_of(
