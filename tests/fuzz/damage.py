@@ -127,6 +127,7 @@ def save_hdf4(path: Path) -> None:
     file = SD(str(path), SDC.WRITE | SDC.CREATE)
     made = file.create("cube", SDC.UINT16, CUBE.shape)
     made[:] = CUBE
+    made.attr("axes").set(SDC.CHAR8, "rcb")
     made.endaccess()
     file.end()
 
