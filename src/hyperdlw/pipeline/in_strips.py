@@ -29,61 +29,24 @@ from ..errors import BadOption
 from ..io import CubeReader, identify_files
 from ..models import find_eigenimages
 from ..solver import DiskArray, DiskProblem, StripSolver, Whole, use_stages
-from ..weights import NoiseLaw, Source, Uniform
-from .blend_strips import (
-    denoise_strip,
-    fill_strip,
-    look_strip,
-    measure_strip,
-    mix_strip,
-    protect_strip,
-)
+from ..weights import Source, Uniform
+from . import strip_work
 from .choose import Chosen, ImageRounds, choice_rows, choose_settings
 from .guard import guard_share
-from .invented import Belief, count_codes, find_least
+from .invented import Belief, find_least
 from .job import Band, Job, Reader
 from .journal import Journal, Watch, key_of, open_journal
 from .mild import Blend, choose_blend, is_quiet, spare_model
 from .options import Options
 from .plan import Plan
 from .prepare import BandFacts, Scaling, check_believed, find_scaling, select_usable
-from .prepare_strips import copy_strip, describe_band, measure_band, read_bands, scale_strip
-from .products import ArrayOutputs, Pens, StripOutputs
+from .products import StripOutputs
 from .protect import Keeper
 from .report import Counts, Facts, Outcome
 from .sample import Sample
 from .uncertainty import find_factor
-from .uncertainty_strips import compare_strip, disturb_strip, read_law_strip
-from .weigh_strips import Factor, raw_band, raw_strip, weights_strip
-from .whiteness import AuditRows, AuditSums, cut_pieces, judge_sums, sum_piece
+from .whiteness import AuditSums, judge_sums
 from .workers import Serial, open_executor
-
-
-def write_strip(job: Job, reader: Reader, pens: ArrayOutputs | Pens, i: int) -> list[int]:
-    """Hand over a strip; returns voxels not measured, weights below 0.1, clipped, and of every code."""
-    strip = job.restored_strip(reader, i)
-    clipped = pens.put(job.plan.window(i, 0).own, strip)
-    low = (strip.weights > 0) & (strip.weights < 0.1)
-    codes = count_codes(strip.invented[list(job.use)])
-    return [int(np.count_nonzero(~strip.valid)), int(low.sum()), clipped, *codes]
-
-
-def audit_strip(job: Job, law: NoiseLaw, i: int) -> list[object]:
-    """The sums of a strip for the audit (see :class:`AuditSums`)."""
-    assert job.belief is not None
-    assert job.model is not None
-    assert job.result is not None
-    bands, height, cols = job.plan.shape
-    sums = AuditSums.start(bands)
-    for own, wide in cut_pieces(job.plan.window(i, 0).own, bands, cols, height):
-        y = job.y.read(wide)
-        x = y.nan_to_num(0.0) if job.untouched else job.result.read(wide)
-        include = job.options.include_invented
-        ok = job.belief.find_known(y, job.model.read(wide), job.w.read(wide), include)
-        sd = None if job.deviation is None else job.deviation.read(wide)
-        ends = wide.start < own.start, wide.stop > own.stop
-        sums = sums + sum_piece(AuditRows(y, x, ok, *ends, sd), law)
-    return [sums.pairs.tolist(), sums.energy.tolist()]
 
 
 class InStrips:
@@ -101,9 +64,9 @@ class InStrips:
     def prepare(self) -> None:
         """Copy, look at the bands, scale those that can be used, and measure the noise."""
         job, work, reader, facts = self.job, self.work, self.reader, self.facts
-        copy = partial(copy_strip, job, reader)
+        copy = partial(strip_work.copy_strip, job, reader)
         work.map("copy", copy, job.plan.strips, [job.raw], here=not reader.lazy)
-        look = partial(describe_band, job, reader.good_bands)
+        look = partial(strip_work.describe_band, job, reader.good_bands)
         found = work.map("look", look, range(job.stored))
         every = [BandFacts(**f | {"dead": tuple(f["dead"])}) for f in found]
         mask, skipped = select_usable(every)
@@ -114,16 +77,16 @@ class InStrips:
 
         def scale(_: int) -> None:
             kept = [f for f in every if not f.why]
-            read, options = partial(read_bands, job), job.options
+            read, options = partial(strip_work.read_bands, job), job.options
             shape = plan.shape
             find_scaling(read, shape, kept, options.range, options.removes_columns).save(place)
 
         work.map("limits", scale, [0], here=True)
         scaling = Scaling.load(place)
         job = replace(job, scaling=scaling)
-        aside = work.map("scale", partial(scale_strip, job), plan.strips, [job.y])
+        aside = work.map("scale", partial(strip_work.scale_strip, job), plan.strips, [job.y])
         job.raw.path.unlink(missing_ok=True)
-        bands = work.map("measure", partial(measure_band, job), range(len(use)))
+        bands = work.map("measure", partial(strip_work.measure_band, job), range(len(use)))
         job = replace(job, bands=tuple(Band(**b) for b in bands))
         check_believed(job.measured, sum(f.count for f in every if not f.why), job.options.range)
         facts.note_scaling(scaling, skipped)
@@ -154,13 +117,20 @@ class InStrips:
         factors = [self._find_factor(j, part) for j, part in enumerate(source.factors)]
         scale, strips = None, job.plan.strips
         if len(factors) > 1:
-            sums = work.map("product", partial(weights_strip, job, factors, None, None), strips)
+            sums = work.map(
+                "product", partial(strip_work.weights_strip, job, factors, None, None), strips
+            )
             scale = source.scale(job.measured, sum(sums))
-        work.map("weights", partial(weights_strip, job, factors, scale, job.w), strips, [job.w])
+        work.map(
+            "weights",
+            partial(strip_work.weights_strip, job, factors, scale, job.w),
+            strips,
+            [job.w],
+        )
         for f in factors:
             f.file.path.unlink(missing_ok=True)
 
-    def _find_factor(self, j: int, part: Source) -> Factor:
+    def _find_factor(self, j: int, part: Source) -> strip_work.Factor:
         """The weights of one source, and their constants."""
         job, by_band = self.job, part.sees == "band"
         if part.sees == "image":
@@ -168,14 +138,14 @@ class InStrips:
                 f"the weights '{part.name}' need the whole cube in memory; raise --memory"
             )
         out = job.array(f"factor{j}")
-        numbers = partial(raw_band if by_band else raw_strip, job, part, out)
+        numbers = partial(strip_work.raw_band if by_band else strip_work.raw_strip, job, part, out)
         items = range(len(job.use)) if by_band else job.plan.strips
         found = self.work.map(f"weights {j + 1}: {part.name}", numbers, items, [out])
         top = max(m for m, _ in found)
         total = sum(s * math.exp(m - top) for m, s in found)
         if part.logits:
-            return Factor(out, job.measured / total, True, top)
-        return Factor(out, part.scale(job.measured, total))
+            return strip_work.Factor(out, job.measured / total, True, top)
+        return strip_work.Factor(out, part.scale(job.measured, total))
 
     def choose(self) -> Chosen:
         """Strength and rank; an automatic strength on rows that are held in memory."""
@@ -222,8 +192,7 @@ class InStrips:
 
     def restore(self) -> Counts:
         """Strips of the result in the units of the cube, handed over to the outputs."""
-        model = self.job.result
-        assert model is not None
+        model = self.job.image
         if self.options.mild or self.job.quiet:
             self._blend()
         self._protect(model)
@@ -232,7 +201,7 @@ class InStrips:
         self._look_back(model)
         job, pens = self.job, self.outputs.open()
         executor = self.work.executor if pens.shared and self.reader.lazy else Serial()
-        work = partial(write_strip, job, self.reader, pens)
+        work = partial(strip_work.write_strip, job, self.reader, pens)
         found = [counts for _, counts in executor.run(work, job.plan.strips)]
         invalid, low, clipped, *codes = map(sum, zip(*found, strict=True))
         self.facts.invented = codes
@@ -249,21 +218,20 @@ class InStrips:
         belief = Belief(job.scaling, self.options.fill, blend, least, job.untouched)
         self.job = job = replace(job, model=model, belief=belief)
         law = self.trusted.law if blend is None else blend.law
-        found = self.work.map("audit", partial(audit_strip, job, law), job.plan.strips)
+        found = self.work.map("audit", partial(strip_work.audit_strip, job, law), job.plan.strips)
         parts = [AuditSums(*(torch.tensor(v, dtype=torch.float64) for v in part)) for part in found]
         self.facts.audit = judge_sums(sum(parts, AuditSums.start(len(job.use))), job.use_mask)
 
     def _blend(self) -> None:
         """Model and eigenimages, or the model, guarded; on disk."""
         job, facts = self.job, self.facts
-        assert job.result is not None
         assert job.scaling is not None
         blend = self.blend
         if blend is None and job.quiet:
             assert facts.law is not None
             blend = Blend(0.0, 0.0, facts.law)
         if blend is None:
-            x, dead = self.sample.blocks_of(job.result.read), float(job.scaling.dead.mean())
+            x, dead = self.sample.blocks_of(job.image.read), float(job.scaling.dead.mean())
             blend = choose_blend(self.sample, x, self.trusted.law, dead)
         self.blend = blend = replace(blend, maps=self.options.effort.maps)
         if self.options.mild:
@@ -273,22 +241,23 @@ class InStrips:
     def _mix(self, blend: Blend) -> None:
         """The result for the image and the model's, on disk; the guard is found once."""
         job, work, facts = self.job, self.work, self.facts
-        assert job.result is not None
         strips = job.plan.strips
         if not self.options.mild:
-            found = work.map("guard", partial(measure_strip, job, blend), strips)
-            self._finish(job, blend, found, job.y, job.result)
+            found = work.map("guard", partial(strip_work.measure_strip, job, blend), strips)
+            self._finish(job, blend, found, job.y, job.image)
             return
         if blend.part == 1.0 or facts.nothing_to_do:
             self.job = replace(job, untouched=facts.nothing_to_do)
             return
         filled, shrunk, mild = map(job.array, ("filled", "shrunk", "mild"))
-        work.map("fill", partial(fill_strip, job, blend), strips, [filled])
+        work.map("fill", partial(strip_work.fill_strip, job, blend), strips, [filled])
         moments = sum(np.load(job.folder / f"{job.tag}moments-{i}.npy") for i in strips)
         pixels = job.plan.shape[1] * job.plan.shape[2]
         images = find_eigenimages(torch.from_numpy(moments), pixels, blend.spared.level)
-        work.map("eigenimages", partial(denoise_strip, job, blend, images), strips, [shrunk])
-        found = work.map("second look", partial(look_strip, job, blend), strips, [mild])
+        work.map(
+            "eigenimages", partial(strip_work.denoise_strip, job, blend, images), strips, [shrunk]
+        )
+        found = work.map("second look", partial(strip_work.look_strip, job, blend), strips, [mild])
         self._finish(job, blend, found, filled, mild)
 
     def _finish(
@@ -300,7 +269,7 @@ class InStrips:
             self.facts.kept = guard_share(moved, noise)
         kept = self.facts.kept
         out = job.array("blended")
-        mix = partial(mix_strip, job, blend, kept, images, out)
+        mix = partial(strip_work.mix_strip, job, blend, kept, images, out)
         self.work.map("blend", mix, job.plan.strips, [out])
         self.job = replace(job, result=out)
 
@@ -312,7 +281,7 @@ class InStrips:
         total = None
         if job.keeper.keeps_spectra and not job.untouched:
             out = job.array("protected")
-            protect = partial(protect_strip, job, self.blend, model, out)
+            protect = partial(strip_work.protect_strip, job, self.blend, model, out)
             found = self.work.map("protect", protect, job.plan.strips, [out])
             total = torch.tensor(found).double().sum(0)
             self.job = replace(job, result=out)
@@ -324,23 +293,22 @@ class InStrips:
         out = job.array("deviation")
         if job.untouched:
             assert blend is not None
-            work.map("deviation", partial(read_law_strip, job, blend.law, out), strips, [out])
+            work.map(
+                "deviation", partial(strip_work.read_law_strip, job, blend.law, out), strips, [out]
+            )
         else:
             part = self.facts.part if self.options.mild else 1.0
             law = blend.law if blend is not None and part == 0 else None
             second = replace(job, tag="again-", result=None)
-            disturb = partial(disturb_strip, job, model, blend, law, second.y)
+            disturb = partial(strip_work.disturb_strip, job, model, blend, law, second.y)
             work.map("disturb", disturb, strips, [second.y])
             self.job, work.round = second, work.round + 1
             self.solve()
-            model_again = self.job.result
-            assert model_again is not None
+            model_again = self.job.image
             if blend is not None:
                 self._mix(blend)
             self._protect(model_again)
-            again = self.job.result
-            assert again is not None
-            compare = partial(compare_strip, job, again, find_factor(part), out)
+            compare = partial(strip_work.compare_strip, job, self.job.image, find_factor(part), out)
             work.map("deviation", compare, strips, [out])
         self.job = replace(job, deviation=out)
 

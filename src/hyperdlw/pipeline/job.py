@@ -101,6 +101,12 @@ class Job:
         return self.array("y")
 
     @property
+    def image(self) -> DiskArray:
+        """The restored image, once there is one."""
+        assert self.result is not None
+        return self.result
+
+    @property
     def w(self) -> DiskArray:
         return replace(self, tag="").array("w")
 
@@ -124,8 +130,7 @@ class Job:
 
     def restored(self, b: int) -> NDArray[np.float32]:
         """The restored image of a band in use."""
-        assert self.result is not None
-        return self.result.read_band(b)[None].numpy()
+        return self.image.read_band(b)[None].numpy()
 
     def build(self, rows: int, last: bool = True) -> Model:
         """The model for so many rows."""
@@ -135,12 +140,11 @@ class Job:
 
     def restored_strip(self, reader: Reader, i: int) -> RestoredStrip:
         """A strip of the result in the units of the cube, with the bands that are not used."""
-        assert self.result is not None
         assert self.scaling is not None
         rows, use = self.plan.window(i, 0).own, list(self.use)
         data, valid = reader.read(rows)
         values, w = data.copy(), np.zeros_like(data)
-        values[use] = self.scaling.limits.from_unit(self.result.read(rows).numpy())
+        values[use] = self.scaling.limits.from_unit(self.image.read(rows).numpy())
         w[use] = self.w.read(rows).numpy()
         raw = np.where(valid[use], data[use], np.float32(np.nan))
         restored, code = np.zeros_like(valid), np.zeros(valid.shape, np.uint8)
