@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hyperdlw.testbed import mix_materials, signals, unmixing
+from hyperdlw.testbed import mix_materials, signals
 
 SHAPE = (24, 48, 56)
 
@@ -72,10 +72,10 @@ def test_endmembers_and_indices_of_a_clean_mixture() -> None:
     nm = np.linspace(400, 1000, 40)
     mixed = mix_materials(40, 40, 40, rng=np.random.default_rng(0), endmembers=4, wavelengths=nm)
     assert np.allclose(mixed.abundance.sum(axis=0), 1)
-    assert unmixing.judge_endmembers(mixed.data, mixed.spectra) < 1
+    assert signals.judge_endmembers(mixed.data, mixed.spectra) < 1
     leaf = mixed.spectra[0][:, None]
-    assert 700 < unmixing.find_red_edge(leaf, nm)[0] < 730
-    assert unmixing.find_index(leaf, nm, 800, 670)[0] > 0.6
+    assert 700 < signals.find_red_edge(leaf, nm)[0] < 730
+    assert signals.find_index(leaf, nm, 800, 670)[0] > 0.6
     slope = np.linspace(0, 1, 40)[:, None]
-    assert np.isclose(unmixing.read_at(slope, nm, 700.0)[0], 0.5)
-    assert np.isclose(unmixing.read_at(slope, nm, 1000.0)[0], 1)
+    assert np.isclose(signals.read_at(slope, nm, 700.0)[0], 0.5)
+    assert np.isclose(signals.read_at(slope, nm, 1000.0)[0], 1)

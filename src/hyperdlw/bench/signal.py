@@ -19,7 +19,7 @@ import numpy as np
 
 from ..errors import DlwError, unknown_name
 from ..pipeline import denoise
-from ..testbed import MixedScene, Noisy, find_noise, mix_materials, signals, unmixing
+from ..testbed import MixedScene, Noisy, find_noise, mix_materials, signals
 from .catalogue import BenchOptions
 from .experiment import F32, Clock, Experiment, Record, Scene, Tell, Trial
 from .field import METHODS, describe_method, draw_scales, restore
@@ -203,12 +203,12 @@ def measure_mixture(number: int, noise: str, seed: int, name: str) -> Record:
 
     return {
         **spent,
-        "angle": unmixing.judge_endmembers(x, mixed.spectra),
-        "red_edge": compare(unmixing.find_red_edge(seen, nm), unmixing.find_red_edge(true, nm)),
+        "angle": signals.judge_endmembers(x, mixed.spectra),
+        "red_edge": compare(signals.find_red_edge(seen, nm), signals.find_red_edge(true, nm)),
         "ndvi": compare(
-            unmixing.find_index(seen, nm, 800, 670), unmixing.find_index(true, nm, 800, 670)
+            signals.find_index(seen, nm, 800, 670), signals.find_index(true, nm, 800, 670)
         ),
         "pri": compare(
-            unmixing.find_index(seen, nm, 531, 570), unmixing.find_index(true, nm, 531, 570)
+            signals.find_index(seen, nm, 531, 570), signals.find_index(true, nm, 531, 570)
         ),
     }

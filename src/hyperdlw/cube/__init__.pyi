@@ -9,7 +9,7 @@ from .encoding import encode as encode
 from .encoding import find_order as find_order
 from .given import Given as Given
 from .given import make_cube as make_cube
-from .ranges import BandRange as BandRange
-from .ranges import minmax_range as minmax_range
-from .units import scale_decimal as scale_decimal
-from .units import to_nanometres as to_nanometres
+from .scales import BandRange as BandRange
+from .scales import minmax_range as minmax_range
+from .scales import scale_decimal as scale_decimal
+from .scales import to_nanometres as to_nanometres

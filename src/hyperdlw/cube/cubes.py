@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import BadInput
 from .encoding import AXES, Encoding, decode, encode
-from .units import to_nanometres
+from .scales import to_nanometres
 
 SPECTRAL = ("band", "bands", "wavelength", "wavelengths", "wl", "spectral", "lambda")
 """Names of the band axis of arrays with named axes."""

@@ -185,5 +185,5 @@ class RestoredStrip(NamedTuple):
     valid: NDArray[np.bool_]
     weights: NDArray[np.float32]
     stored: NDArray[np.generic] | None
-    deviation: NDArray[np.float32] | None
+    uncertainty: NDArray[np.float32] | None
     invented: NDArray[np.uint8]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -154,10 +154,10 @@ class ArrayOutputs:
         self.cube.data[:, rows], self.cube.valid[:, rows] = strip.values, strip.ok
         self.weights[:, rows] = strip.weights
         self.invented[:, rows] = strip.invented
-        if strip.deviation is not None:
+        if strip.uncertainty is not None:
             if self.uncertainty is None:
                 self.uncertainty = np.full_like(self.weights, np.nan)
-            self.uncertainty[:, rows] = strip.deviation
+            self.uncertainty[:, rows] = strip.uncertainty
         return 0
 
 
@@ -166,20 +166,16 @@ class Pens:
     """What writes strips into files; ``shared``: other processes may write, too, each its own strips."""
 
     cube: io.WindowWriter
-    weights: io.WindowWriter | None
-    uncertainty: io.WindowWriter | None
-    invented: io.WindowWriter | None
+    products: Mapping[str, io.WindowWriter]
     shared: bool
 
     def put(self, rows: slice, strip: RestoredStrip) -> int:
         """Write a strip; returns how many values were clipped."""
         clipped = self.cube.write(rows, slice(None), strip.values, strip.ok, None, strip.stored)
-        if self.weights is not None:
-            self.weights.write(rows, slice(None), strip.weights, np.ones_like(strip.ok))
-        if self.uncertainty is not None and strip.deviation is not None:
-            self.uncertainty.write(rows, slice(None), strip.deviation, np.ones_like(strip.ok))
-        if self.invented is not None:
-            self.invented.write(rows, slice(None), strip.invented, np.ones_like(strip.ok))
+        for key, pen in self.products.items():
+            values = getattr(strip, key)
+            if values is not None:
+                pen.write(rows, slice(None), values, np.ones_like(strip.ok))
         return clipped
 
 
@@ -198,13 +194,13 @@ class FileOutputs(ExitStack):
     def open(self) -> Pens:
         """Called when there is something to write: a file takes its room on the disk at once."""
         cube = self._create(self.target, self.reader, self.strip)
-        more = [
-            self._create_product(key, vars(self.outputs)[key])
-            for key in ("weights", "uncertainty", "invented")
-        ]
-        weights, uncertainty, invented = (None if w is None else w.pen for w in more)
-        shared = all(writer.shared for writer in (cube, *more) if writer is not None)
-        return Pens(cube.pen, weights, uncertainty, invented, shared)
+        more = {
+            key: self._create(path, describe_quantity(self.reader, key), self.strip)
+            for key, path in self.outputs.cubes.items()
+            if key != "flags"  # found band by band, when all strips are there
+        }
+        pens = {key: writer.pen for key, writer in more.items()}
+        return Pens(cube.pen, pens, all(w.shared for w in (cube, *more.values())))
 
     def finish(self, job: Job) -> None:
         """Called with the finished job, while its scratch files are there."""
@@ -215,11 +211,6 @@ class FileOutputs(ExitStack):
             self.look = shrink_job(job, self.reader)
         if self.outputs.audit is not None:
             self.page_look = shrink_job(job, self.reader, for_page=True)
-
-    def _create_product(self, quantity: str, path: str | None) -> io.CubeWriter | None:
-        if path is None:
-            return None
-        return self._create(path, describe_quantity(self.reader, quantity), self.strip)
 
     def _create(self, path: str, like: CubeReader, strip: int | None = None) -> io.CubeWriter:
         made = io.open_writer(path, like, overwrite=self.overwrite, strip=strip)

@@ -22,7 +22,7 @@ from .prepare import count_poor, find_middle, look_at_band
 from .products import ArrayOutputs, Pens
 from .set_aside import guess_fill
 from .uncertainty import AROUND, average_window, disturb_rows, draw_rows
-from .whiteness import AuditRows, AuditSums, cut_pieces, sum_piece
+from .whiteness import AuditImage, sum_rows
 
 # Prepare.
 
@@ -236,16 +236,16 @@ def write_strip(job: Job, reader: Reader, pens: ArrayOutputs | Pens, i: int) -> 
 
 def audit_strip(job: Job, law: NoiseLaw, i: int) -> list[object]:
     """The sums of a strip for the audit (see :class:`AuditSums`)."""
-    assert job.belief is not None
-    assert job.model is not None
-    bands, height, cols = job.plan.shape
-    sums = AuditSums.start(bands)
-    for own, wide in cut_pieces(job.plan.window(i, 0).own, bands, cols, height):
-        y = job.y.read(wide)
-        x = y.nan_to_num(0.0) if job.untouched else job.image.read(wide)
-        include = job.options.include_invented
-        ok = job.belief.find_known(y, job.model.read(wide), job.w.read(wide), include)
-        sd = None if job.deviation is None else job.deviation.read(wide)
-        ends = wide.start < own.start, wide.stop > own.stop
-        sums = sums + sum_piece(AuditRows(y, x, ok, *ends, sd), law)
+    belief, model = job.belief, job.model
+    assert belief is not None
+    assert model is not None
+
+    def read(rows: slice) -> AuditImage:
+        y = job.y.read(rows)
+        x = y.nan_to_num(0.0) if job.untouched else job.image.read(rows)
+        sd = None if job.deviation is None else job.deviation.read(rows)
+        return AuditImage(y, x, model.read(rows), job.w.read(rows), sd)
+
+    own, include = job.plan.window(i, 0).own, job.options.include_invented
+    sums = sum_rows(read, own, job.plan.shape, belief, law, include)
     return [sums.pairs.tolist(), sums.energy.tolist()]

@@ -21,7 +21,7 @@ All are sums over pixels, so an image in strips has the same numbers up to round
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -290,7 +290,12 @@ def audit(
 
 @dataclass(frozen=True, eq=False)
 class AuditImage:
-    """An image in memory: before (NaN: no value is believed), after, before it was blended, and weights."""
+    """An image, or rows of one.
+
+    Attributes:
+        y, x: before (NaN: no value is believed) and after; ``model``: before it was blended.
+        w: the weights. ``deviation``: standard deviations of x, if they are known.
+    """
 
     y: Tensor
     x: Tensor
@@ -298,15 +303,34 @@ class AuditImage:
     w: Tensor
     deviation: Tensor | None = None
 
+    def cut(self, rows: slice) -> AuditImage:
+        """Some rows of it."""
+        y, x, model, w = (v[:, rows] for v in (self.y, self.x, self.model, self.w))
+        return AuditImage(
+            y, x, model, w, None if self.deviation is None else self.deviation[:, rows]
+        )
+
+
+def sum_rows(
+    read: Callable[[slice], AuditImage],
+    rows: slice,
+    shape: Sequence[int],
+    belief: Belief,
+    law: NoiseLaw,
+    include: bool = False,
+) -> AuditSums:
+    """The sums of rows of an image (band, row, col) that is read a few rows at a time."""
+    bands, height, cols = shape
+    sums = AuditSums.start(bands)
+    for own, wide in cut_pieces(rows, bands, cols, height):
+        part = read(wide)
+        ok = belief.find_known(part.y, part.model, part.w, include)
+        ends = wide.start < own.start, wide.stop > own.stop
+        sums = sums + sum_piece(AuditRows(part.y, part.x, ok, *ends, part.deviation), law)
+    return sums
+
 
 def sum_image(image: AuditImage, belief: Belief, law: NoiseLaw, include: bool = False) -> AuditSums:
-    """The sums of an image in memory, a few rows at a time."""
-    bands, height, cols = image.y.shape
-    sums = AuditSums.start(bands)
-    for own, wide in cut_pieces(slice(0, height), bands, cols, height):
-        y, x, model, w = (v[:, wide] for v in (image.y, image.x, image.model, image.w))
-        ok = belief.find_known(y, model, w, include)
-        sd = None if image.deviation is None else image.deviation[:, wide]
-        ends = wide.start < own.start, wide.stop > own.stop
-        sums = sums + sum_piece(AuditRows(y, x, ok, *ends, sd), law)
-    return sums
+    """The sums of an image in memory."""
+    whole = slice(0, image.y.shape[1])
+    return sum_rows(image.cut, whole, image.y.shape, belief, law, include)

@@ -3,14 +3,13 @@ from . import metrics as metrics
 from . import noise as noise
 from . import scenes as scenes
 from . import signals as signals
-from . import unmixing as unmixing
 from .datasets import DATASETS as DATASETS
 from .datasets import DataSet as DataSet
 from .datasets import find_dataset as find_dataset
-from .field_noises import FIELD_NOISES as FIELD_NOISES
 from .metrics import psnr as psnr
 from .metrics import scores as scores
 from .noise import CASES as CASES
+from .noise import FIELD_NOISES as FIELD_NOISES
 from .noise import NOISES as NOISES
 from .noise import Noise as Noise
 from .noise import Noisy as Noisy

@@ -1,7 +1,7 @@
 """Blocks of noise as files in the field have it, with the truth: levels, photons, detectors, columns.
 
 They are of the kind of :mod:`.noise_blocks`: each takes a clean cube on [0, 1] or a :class:`Noisy`
-and adds what it did to the :class:`Truth`. The named noises made of them are in :mod:`.field_noises`,
+and adds what it did to the :class:`Truth`. The named noises made of them are in :mod:`.noise`,
 the laws of instruments and their numbers in :mod:`.sensor_laws`.
 
 An additive column error is kept in ``truth.stripe``, a gain g as well, as the offset x g that it is.

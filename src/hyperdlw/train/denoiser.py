@@ -7,7 +7,7 @@ are what the denoiser meets inside plug-and-play.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Unpack
@@ -28,45 +28,67 @@ from .recipe import TrainingPlan
 LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 LEAST = 0.5 / 255
 """Noise below this counts as much as this."""
-LEVELS = (25, 50, 75)
-"""Noise levels of the validation, of 255."""
+LEVELS = {str(level): level / 255 for level in (25, 50, 75)}
+"""Noise levels of the validation, by 255ths."""
 RELATIVE = (0.005, 1.0)
 """Noise levels that eigenimages meet, as shares of the range of the clean one."""
 
 
 @dataclass(frozen=True)
-class DenoiserRecipe(TrainingPlan):
+class DenoiserPlan(TrainingPlan):
+    """A run of a denoiser, which learns from images of several kinds.
+
+    Attributes:
+        sigma: largest noise level, of 255.
+        shares: how often a patch comes from each kind.
+    """
+
+    _: KW_ONLY
+    filters: int = 48
+    optimiser: Literal["adam", "soap"] = "soap"
+    validate: int = 1000
+    sigma: float = 75.0
+    shares: tuple[float, float, float] = (0.3, 0.15, 0.55)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.sigma > 0:
+            raise BadOption(f"sigma in the recipe must be positive, not {self.sigma}")
+
+
+@dataclass(frozen=True)
+class DenoiserRecipe(DenoiserPlan):
     """One training run of a Gaussian denoiser.
+
+    Its kinds are photographs, bands of cubes and eigenimages of cubes; levels are uniform from 0.
 
     The loss is the mean absolute error as a share of the noise level: the eigenimages of a cube all
     have the noise of the cube before each is scaled to its own range, so that an error counts by what
     it leaves of the noise.
 
     Attributes:
-        sigma: largest noise level of photographs and bands, of 255; levels are uniform from 0.
-        shares: how often a patch is cut from photographs, bands and eigenimages of cubes.
         components: eigenimages per cube.
     """
 
     _: KW_ONLY
     architecture: str = "ffdnet"
-    filters: int = 48
     patch: int = 48
     batch: int = 16
     steps: int = 12000
-    optimiser: Literal["adam", "soap"] = "soap"
     rate: float = 3e-3
     warmup: int = 300
     average: float = 0.999
-    validate: int = 1000
-    sigma: float = 75.0
-    shares: tuple[float, float, float] = (0.3, 0.15, 0.55)
     components: int = 6
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.sigma > 0:
-            raise BadOption(f"sigma in the recipe must be positive, not {self.sigma}")
+
+def draw_image(
+    kinds: Mapping[str, Sequence[F32]], shares: Mapping[str, float], rng: np.random.Generator
+) -> tuple[str, F32]:
+    """An image, and its kind, which is drawn with its share among those that have images."""
+    names = [k for k in kinds if kinds[k]]
+    p = np.array([shares[k] for k in names])
+    kind = names[int(rng.choice(len(names), p=p / p.sum()))]
+    return kind, kinds[kind][int(rng.integers(len(kinds[kind])))]
 
 
 def make_eigenimages(cube: F32, count: int) -> list[F32]:
@@ -103,10 +125,7 @@ class GreyPatches:
 
     def _cut_patch(self, step: int, index: int) -> tuple[F32, F32, float]:
         rng = np.random.default_rng([self.seed, step, index + 1])
-        kinds = [k for k in self.kinds if self.kinds[k]]
-        p = np.array([self.shares[k] for k in kinds])
-        kind = kinds[int(rng.choice(len(kinds), p=p / p.sum()))]
-        image = self.kinds[kind][int(rng.integers(len(self.kinds[kind])))]
+        kind, image = draw_image(self.kinds, self.shares, rng)
         stride = 2 if min(image.shape) >= 2 * self.patch and rng.random() < 0.25 else 1
         side = self.patch * stride
         top = int(rng.integers(image.shape[0] - side + 1))
@@ -147,17 +166,21 @@ class DenoiserTraining(Training[DenoiserRecipe, FFDNet, tuple[Tensor, Tensor, Te
 
     @torch.no_grad()
     def validate(self, pairs: Sequence[Pair]) -> dict[str, float]:
-        """PSNR of cubes through their eigenimages (dB); the noise in ``pairs`` has level one."""
-        denoise = EigenDenoiser(self.averaged())
-        found = {}
-        for level in LEVELS:
-            sigma = level / 255
-            total = 0.0
-            for clean, unit in pairs:
-                x = denoise(torch.from_numpy(clean + np.float32(sigma) * unit), sigma)
-                total += psnr(clean, x.numpy())
-            found[str(level)] = total / len(pairs)
-        return found
+        """PSNR of cubes through their eigenimages (dB)."""
+        return score_levels(EigenDenoiser(self.averaged()), LEVELS, pairs)
+
+
+def score_levels(
+    denoise: Callable[[Tensor, float], Tensor], levels: Mapping[str, float], pairs: Sequence[Pair]
+) -> dict[str, float]:
+    """Mean PSNR (dB) of a denoiser at noise levels by name; the noise in ``pairs`` has level one."""
+    found = {}
+    for name, sigma in levels.items():
+        noisy = (torch.from_numpy(clean + np.float32(sigma) * unit) for clean, unit in pairs)
+        restored = (denoise(y, sigma).numpy() for y in noisy)
+        scores = [psnr(clean, x) for (clean, _), x in zip(pairs, restored, strict=True)]
+        found[name] = float(np.mean(scores))
+    return found
 
 
 def load_pictures(folder: str | Path) -> list[F32]:

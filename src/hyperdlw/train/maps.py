@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, Unpack
+from typing import ClassVar, NamedTuple, Unpack
 
 import numpy as np
 import torch
@@ -22,9 +22,9 @@ from torch import Tensor
 
 from ..models import find_eigenimages
 from ..networks import MapNet
-from ..testbed import make_textured_scene, psnr
+from ..testbed import make_textured_scene
+from .denoiser import DenoiserPlan, draw_image, make_unit_pairs, score_levels
 from .loop import F32, Pair, RunSettings, Training, TrainingData, resume_run, run_training
-from .patches import crop_middle
 from .recipe import TrainingPlan
 
 MOST = 16
@@ -37,28 +37,24 @@ LEAST = 1e-3
 
 
 @dataclass(frozen=True)
-class MapRecipe(TrainingPlan):
+class MapRecipe(DenoiserPlan):
     """One training run of a denoiser of eigenimages.
+
+    Its kinds are cubes, photographs and scenes made by code; levels of bands are uniform in the logarithm.
 
     Attributes:
         around: side of the crop whose second moments give the components; the patch lies in it.
-        sigma: largest noise level of a band, of 255; levels are uniform in the logarithm.
-        shares: how often a patch comes from cubes, photographs, and scenes made by code.
         doubt: standard deviation of the logarithm of a level's error.
     """
 
     _: KW_ONLY
     architecture: str = "mapnet"
-    filters: int = 48
     patch: int = 64
     batch: int = 1
     steps: int = 16000
-    optimiser: Literal["adam", "soap"] = "soap"
     rate: float = 2e-3
     warmup: int = 200
     average: float = 0.998
-    clip: float = 1.0
-    validate: int = 1000
     around: int = 112
     sigma: float = 70.0
     shares: tuple[float, float, float] = (0.45, 0.4, 0.15)
@@ -95,11 +91,7 @@ class MapPatches:
 
     def _cut_patch(self, rng: np.random.Generator) -> MapPatch:
         r = self.recipe
-        kinds = [k for k in self.kinds if self.kinds[k]]
-        shares = dict(zip(FLOORS, r.shares, strict=True))
-        p = np.array([shares[k] for k in kinds])
-        kind = kinds[int(rng.choice(len(kinds), p=p / p.sum()))]
-        image = self.kinds[kind][int(rng.integers(len(self.kinds[kind])))]
+        kind, image = draw_image(self.kinds, dict(zip(FLOORS, r.shares, strict=True)), rng)
         x = torch.from_numpy(self._cut_crop(image, kind, rng))
         variance = draw_variance(x, rng, FLOORS[kind] / 255, r.sigma / 255)
         y = x + variance.sqrt() * torch.from_numpy(rng.standard_normal(x.shape, np.float32))
@@ -192,20 +184,18 @@ class MapTraining(Training[MapRecipe, MapNet, list[MapPatch]]):
 
     @torch.no_grad()
     def validate(self, pairs: Sequence[Pair]) -> dict[str, float]:
-        """PSNR of cubes through their eigenimages (dB); the noise in ``pairs`` has level one."""
-        net, found = self.averaged(), {}
-        for name, sigma in LEVELS.items():
-            scores = []
-            for clean, unit in pairs:
-                y = torch.from_numpy(clean + np.float32(sigma) * unit)
-                flat = y.flatten(1).double()
-                level = torch.full((len(y),), sigma)
-                images = find_eigenimages(flat @ flat.T, flat.shape[1], level)
-                u = torch.tensordot(images.basis.T, y / sigma, 1)
-                x = sigma * torch.tensordot(images.basis, net(u), 1)
-                scores.append(psnr(clean, x.numpy()))
-            found[name] = float(np.mean(scores))
-        return found
+        """PSNR of cubes through their eigenimages (dB)."""
+        net = self.averaged()
+
+        def denoise(y: Tensor, sigma: float) -> Tensor:
+            flat = y.flatten(1).double()
+            level = torch.full((len(y),), sigma)
+            images = find_eigenimages(flat @ flat.T, flat.shape[1], level)
+            u = torch.tensordot(images.basis.T, y / sigma, 1)
+            x: Tensor = sigma * torch.tensordot(images.basis, net(u), 1)
+            return x
+
+        return score_levels(denoise, LEVELS, pairs)
 
 
 def train_maps(
@@ -235,10 +225,6 @@ def train_maps(
         "validation": sorted(held_out or {}),
         "noise": f"constant, photons, proportional; levels up to {recipe.sigma:g}/255",
     }
-    pairs = []
-    for i, scene in enumerate((held_out or {}).values()):
-        clean = crop_middle(scene, 96)
-        noise = np.random.default_rng([20260101, i]).standard_normal(clean.shape, np.float32)
-        pairs.append((clean, noise))
+    pairs = make_unit_pairs(held_out or {}, 96)
     data = TrainingData(MapPatches(kinds, run.recipe), pairs, facts)
     return run_training(run, data, folder, **settings)

@@ -20,7 +20,6 @@ from .noise_level import Regression as Regression
 from .noise_level import estimate_noise as estimate_noise
 from .noise_level import noise_of_sample as noise_of_sample
 from .noise_level import regress_bands as regress_bands
-from .noise_level import spectral_residual as spectral_residual
 from .registry import DEFAULT as DEFAULT
 from .registry import SOURCES as SOURCES
 from .registry import Net as Net

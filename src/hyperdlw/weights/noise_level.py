@@ -105,19 +105,13 @@ def noise_of_sample(blocks: Tensor, ok: Tensor) -> NoiseLaw:
     return NoiseLaw(_mean_law(law, signal, ok).sqrt().float(), a, b, c)
 
 
-def spectral_residual(y: Tensor, ok: Tensor) -> Tensor:
-    """Every band less what the other bands say of it, (band, row, col); less its median with one band.
-
-    Edges and textures of the image are in the other bands too and cancel; an impulse, a dead column or a
-    stripe of one band remains. The coefficients are those of the sample of blocks.
-    """
-    blocks, seen = sample_blocks(y, ok, sample_step(y.shape, BLOCKS))
-    return regress_bands(blocks, seen).residual(y, ok)
-
-
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """What the other bands say of a band: beta y + middle, with beta (band, band), middle (band,)."""
+    """What the other bands say of a band: beta y + middle, with beta (band, band), middle (band,).
+
+    Edges and textures of the image are in the other bands too and cancel in the residual; an impulse, a dead
+    column or a stripe of one band remains.
+    """
 
     beta: Tensor
     middle: Tensor
