@@ -1,13 +1,17 @@
 """What must not be smoothed away: spectra, and pixels.
 
-With y the image, x its restoration and r = y - x what was taken away, a protected spectrum s gets back its
-matched-filter amplitude in r. With C the covariance of the bands of y and S the spectra as rows,
+With y the image, x its restoration and r = y - x what was taken away, protected spectra S (as rows) get back
+what r has of them, and what a matched filter finds in it. With C the covariance of the bands of y and N that
+of the noise (diagonal), the filter is  S C^-1,  and
 
-    x'  =  x + S' c,      c = (S C^-1 S')^-1 S C^-1 r,
+    x'  =  x + P r,      P the projection on the rows of S and of S C^-1 N, orthogonal in N^-1 .
 
-so that  S C^-1 x' = S C^-1 y:  a matched filter with these statistics finds in the result what it finds in
-the input. C is that of the sample of blocks, so strips give the same numbers. Voxels that are lost (impulses,
-dead columns) have no part in r, unless the spectra explain them. Protected pixels come back as measured.
+So  S C^-1 x' = S C^-1 y:  a matched filter with these statistics finds in the result what it finds in the
+input. What r has of S itself comes back whole, and of the noise no more than two directions for a spectrum.
+
+C and N are those of the sample of blocks, so strips give the same numbers. Voxels that are lost (impulses,
+dead columns) have no part in r where C does not know of them: six standard deviations from what the other
+bands say, and not explained by the spectra. Protected pixels come back as measured.
 """
 
 from __future__ import annotations
@@ -37,10 +41,13 @@ LOADING = 1e-6
 """Part of the mean variance that is added to the diagonal of the covariance."""
 ALIKE = 1e-8
 """Share of a spectrum that the others must leave of it."""
-
-
+SAME = 1e-5
+"""Part of a direction below which it is one of the others."""
 EXPLAINED = 0.25
 """Share of the energy of outliers of a pixel up to which protected spectra explain them."""
+UNKNOWN = 6.0
+"""Standard deviations, given the other bands, up to which the covariance knows of an outlier: where impulses
+are many, the filter already trusts their bands less, and leaving them out would change what it finds."""
 
 
 class Box(NamedTuple):
@@ -176,13 +183,19 @@ class Keeper:
 
     Attributes:
         spectra: (n, band) of the bands in use, on the unit scale.
-        reader: (n, band) what reads the amplitudes c off a residual.
+        reader: (n, band) what reads matched-filter amplitudes off a residual: (S C^-1 S')^-1 S C^-1.
+        basis: (k, band) orthonormal rows, of what comes back, in standard deviations of the noise.
+        level: (band, 1, 1) of the noise.
+        apart: (band, 1, 1) standard deviation of a band given the others, by the covariance.
         pixels: (row, col) that come back as measured.
         names: of the spectra.
     """
 
     spectra: Tensor
     reader: Tensor
+    basis: Tensor
+    level: Tensor
+    apart: Tensor
     pixels: NDArray[np.bool_]
     names: tuple[str, ...] = ()
 
@@ -200,7 +213,7 @@ class Keeper:
         names = tuple(c.name for c in asked.curves)
         s = torch.from_numpy(spectra[:, use] / span.reshape(-1).astype(np.float64))
         if not len(s):
-            return cls(s.float(), s.float(), pixels)
+            return cls(*(s.float(),) * 5, pixels)
         if (lonely := s.abs().amax(1) == 0).any():
             name = names[int(lonely.nonzero()[0])]
             raise BadOption(f"the spectrum '{name}' is 0 in all bands that take part")
@@ -210,22 +223,36 @@ class Keeper:
         scale = gram.diagonal().rsqrt()
         if float(torch.linalg.eigvalsh(gram * scale * scale[:, None])[0]) < ALIKE:
             raise BadOption("protected spectra must differ: one of them is a mixture of the others")
-        return cls(s.float(), torch.linalg.solve(gram, pull).float(), pixels, names)
+        level = sample.law.level.double()
+        level = level.clamp_min(max(1e-4 * float(level.max()), 1e-7))
+        rows = torch.cat([s / level, pull * level])
+        _, size, basis = torch.linalg.svd(
+            rows / rows.norm(dim=1, keepdim=True), full_matrices=False
+        )
+        parts = (
+            torch.linalg.solve(gram, pull),
+            basis[size > SAME * size[0]],
+            level[:, None, None],
+            inverse.diagonal().rsqrt()[:, None, None],
+        )
+        return cls(s.float(), *(v.float() for v in parts), pixels, names)
 
     @cached_property
     def keeps_spectra(self) -> bool:
         return len(self.spectra) > 0
 
     def keep(self, y: Tensor, x: Tensor, lost: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows of the result with the protected spectra, and the sums (n,) of c^2 over their pixels."""
+        """Rows of the result with the protected spectra, and the sums (n,) over their pixels of the squared
+        amplitudes that come back."""
         left = torch.where(y.isnan(), x, y) - x
         # Strong lines in few bands look like impulses. They are none where the spectra explain them.
         rest = left - torch.tensordot(self.spectra.T, torch.tensordot(self.reader, left, 1), 1)
         over, all_of_it = (v.square().masked_fill(~lost, 0.0).sum(0) for v in (rest, left))
-        left = left.masked_fill(lost & (over > EXPLAINED * all_of_it), 0.0)
-        amounts = torch.tensordot(self.reader, left, 1)
-        total = amounts.double().square().sum((1, 2))
-        return x + torch.tensordot(self.spectra.T, amounts, 1), total
+        foreign = lost & (over > EXPLAINED * all_of_it) & (left.abs() > UNKNOWN * self.apart)
+        left = left.masked_fill(foreign, 0.0)
+        total = torch.tensordot(self.reader, left, 1).double().square().sum((1, 2))
+        back = torch.tensordot(self.basis.T, torch.tensordot(self.basis, left / self.level, 1), 1)
+        return x + back * self.level, total
 
     def describe(self, total: Tensor | None) -> dict[str, object]:
         """For the report: root mean square of what came back of every spectrum, in its own unit."""
