@@ -19,7 +19,7 @@ import gallery
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"(^```.*?^```\n?|`[^`\n]+`)", re.M | re.S)
 SHOWN = re.compile(r"^\$\$\n?(.+?)\n?\$\$$", re.M | re.S)
-INLINE = re.compile(r"(?<![\\$\w])\$(?=\S)([^$\n]+?)(?<=\S)\$(?![\w$])")
+INLINE = re.compile(r"(?<![\\$\w])\$(?=\S)((?:[^$\n]|\n(?!\n))+?)(?<=\S)\$(?![\w$])")
 SHIM = "https://unpkg.com/iframe-worker/shim"
 SIZE = 12.0
 """Points of a drawn formula; the page shows it in units of its own text size."""
@@ -73,6 +73,7 @@ TITLES = {
     "paper": "The paper beside our tables",
     "stability": "Stability of training",
     "theory": "Theory: does U rank the networks?",
+    "signal": "Is a signal still there?",
 }
 """Results by the name of their file, in the order of the site; others follow with their heading."""
 
