@@ -25,6 +25,7 @@ from hyperdlw.app.page.job import JobRequest, list_choices
 from hyperdlw.app.page.runner import MOST_KEPT
 from hyperdlw.app.page.session import Session, lean
 from hyperdlw.errors import BadOption
+from hyperdlw.models import defaults
 from hyperdlw.pipeline import HEAT
 
 TOKEN = "a-token-for-tests"
@@ -694,6 +695,16 @@ def test_strength_may_be_auto():
     assert JobRequest.parse({**JOB, "strength": "auto"}, choices).strength == "auto"
     with pytest.raises(BadOption, match="strength is a number"):
         JobRequest.parse({**JOB, "strength": "automatic"}, choices)
+
+
+def test_quality_is_that_of_denoise(client, session):
+    own = {"model": defaults.MODEL, "weights": defaults.WEIGHTS}
+    run(client, session, **own, quality="fast")
+    plain = denoise(session.cube, quality="fast")
+    assert session.result.report.weights == defaults.QUALITIES["fast"].weights
+    np.testing.assert_array_equal(session.result.cube.data, plain.cube.data)
+    assert "--quality fast" in client.get("api/export/command").text
+    assert client.post("api/job", json={**JOB, "quality": "superb"}).status_code == 400
 
 
 def test_marked_pixels_come_back_as_measured(client, session):

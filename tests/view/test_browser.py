@@ -354,6 +354,23 @@ def test_presets_fill_in_the_options(page):
     page.picture("advice-light-1280")
 
 
+def test_quality_in_words(page, session):
+    words = [o.text.split(":")[0] for o in page["quality"].find_elements(By.TAG_NAME, "option")]
+    assert words == ["Fast", "Normal", "Best"]
+    assert page["quality"].get_attribute("value") == "normal"
+    page.choose("quality", "fast")
+    page["run"].click()
+    page.until(lambda: session.log)
+    assert session.log[0].progress == "done"
+    assert session.result.report.quality == "fast"
+    page.until(lambda: ", fast" in page["log"].text)
+    page.choose("model", "tv")
+    assert not page["quality"].is_enabled()
+    page.run()
+    assert session.result.report.model == "tv"
+    page.picture("quality-light-1280")
+
+
 def test_what_is_marked_is_protected(page, session):
     page["expert"].find_element(By.TAG_NAME, "summary").click()
     page["marked"].click()

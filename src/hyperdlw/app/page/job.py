@@ -77,15 +77,10 @@ def list_choices(bands: int, protectable: Sequence[str] = ()) -> Choices:
         "model": model,
         "weight": weight,
         "ranked": [n for n in models if "rank" in known["models"][n]["takes"]],
-        "qualities": list_qualities(),
+        "qualities": list(defaults.QUALITIES),
         "presets": list_presets(model, weight, "lrtfdfr" in models and "N+T+TS" in weights),
         "protectable": list(protectable),
     }
-
-
-def list_qualities() -> list[str]:
-    """The names of ``quality``."""
-    return list(defaults.QUALITIES)
 
 
 def list_presets(model: str, weight: str, paper: bool) -> list[Preset]:

@@ -44,8 +44,8 @@ class Runner:
 
     def run(self, job: PageJob) -> Result:
         """The result of a job; raises :class:`Stop` where it is cancelled."""
-        from ...pipeline import denoise
-        from ...weights import Known, resolve
+        from ...pipeline import check_options, denoise
+        from ...weights import Known
 
         request, memory = job.request, self.memory
         state: list[State[Tensor]] = []
@@ -56,7 +56,8 @@ class Runner:
             job.tick()
             state[:] = [s]
 
-        source: Source = resolve(request.weights)
+        settings: dict[str, Any] = dict(request.settings)
+        source: Source = check_options(**settings).source  # the quality may choose another network
         if memory is not None and not _is_same_problem(memory.request, request):
             memory = None
         weights: Source = source
@@ -71,10 +72,9 @@ class Runner:
         hooks = [
             net.register_forward_pre_hook(lambda *_: job.enter("weights")) for net in source.modules
         ]
-        settings: dict[str, Any] = {**request.settings, "weights": weights}
         try:
             with job.interruptible():
-                result = denoise(self.cube, watch=watch, **settings)
+                result = denoise(self.cube, watch=watch, **{**settings, "weights": weights})
         finally:
             for hook in hooks:
                 hook.remove()
@@ -98,7 +98,8 @@ class Runner:
         job.enter("preview")
         memory.ready = memory.ready or prepare_cube(self.cube)
         ready = memory.ready
-        options = check_options(model=job.request.model, weights=memory.source, strength=strength)
+        settings: dict[str, Any] = {**job.request.settings, "weights": memory.source}
+        options = check_options(**settings)
         built = options.build(ready.y.shape, strength)
         if state.x.shape != ready.y.shape:
             return

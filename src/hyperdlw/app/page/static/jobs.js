@@ -5,6 +5,7 @@ import { short } from './plots.js';
 
 const $ = (id) => document.getElementById(id);
 const SWITCHES = ['columns', 'fill', 'paper', 'uncertainty'];
+const QUALITIES = { fast: 'Fast: a quick look', normal: 'Normal', best: 'Best: takes longer' };
 const WORDS = { waiting: 'Starting', weights: 'Weights', preview: 'Preview', solving: 'Solving' };
 
 export class Jobs {
@@ -35,6 +36,7 @@ export class Jobs {
     for (const id of ['model', 'weights']) {
       $(id).addEventListener('change', () => { $(id).title = $(id).selectedOptions[0].title; this.rank(); });
     }
+    $('paper').addEventListener('change', () => this.rank());
   }
 
   slider() { return Number((10 ** Number($('strength').value)).toPrecision(2)); }
@@ -44,7 +46,13 @@ export class Jobs {
     $('strength-number').disabled = $('auto').checked;
   }
 
-  rank() { $('rank').disabled = !this.ranked?.includes($('model').value); }
+  // Some models have a rank to choose; quality is that of the default one.
+  rank() {
+    $('rank').disabled = !this.ranked?.includes($('model').value);
+    $('quality').disabled = $('model').value !== this.plain || $('paper').checked;
+  }
+
+  quality() { return $('quality').disabled ? 'normal' : $('quality').value; }
 
   get running() { return Boolean(this.job?.running); }
 
@@ -60,11 +68,10 @@ export class Jobs {
       this.fill('model', found.models, found.model);
       this.fill('weights', found.weights, found.weight);
       this.ranked = found.ranked;
+      this.plain = found.model;
       this.presets = found.presets;
       $('preset').replaceChildren(...found.presets.map((p, i) => new Option(p.words, i)), new Option('My own settings', 'own'));
-      $('quality').replaceChildren(...found.qualities.map((q) => new Option(q, q, q === 'normal', q === 'normal')));
-      for (const e of document.querySelectorAll('.quality')) e.hidden = !found.qualities.length;
-      this.qualities = found.qualities;
+      $('quality').replaceChildren(...found.qualities.map((q) => new Option(QUALITIES[q] ?? q, q, q === 'normal', q === 'normal')));
       this.protectable(found.protectable);
       for (const e of document.querySelectorAll('#expert select, #expert input')) {
         e.addEventListener('change', () => { $('preset').value = 'own'; });
@@ -225,7 +232,7 @@ export class Jobs {
     $('log').replaceChildren(...rows.reverse().map((j) => {
       const item = document.createElement('li');
       const words = document.createElement('span');
-      words.textContent = `${j.number}  ${j.model}, ${j.weights}, ${j.strength === 'auto' ? 'auto' : short(j.strength)}`;
+      words.textContent = `${j.number}  ${j.model}, ${j.weights}, ${j.strength === 'auto' ? 'auto' : short(j.strength)}${j.quality === 'normal' ? '' : `, ${j.quality}`}`;
       const act = document.createElement('button');
       act.className = 'plain';
       if (j.progress === 'waiting') {
@@ -266,7 +273,7 @@ export class Jobs {
     const rank = $('rank').value.trim();
     if (rank && !$('rank').disabled) wish.rank = rank === 'auto' ? 'auto' : Number(rank);
     for (const id of SWITCHES) wish[id] = $(id).checked;
-    if (this.qualities?.length) wish.quality = $('quality').value;
+    wish.quality = this.quality();
     wish.protect = this.protect();
     return wish;
   }
@@ -294,7 +301,8 @@ export class Jobs {
   // After a first result the strength is live: same model and weights are solved again.
   async moved() {
     if (!this.result || $('auto').checked) return;
-    const same = this.result.model === $('model').value && this.result.weights === $('weights').value;
+    const last = this.log.find((j) => j.number === this.shown);
+    const same = last?.model === $('model').value && last.weights === $('weights').value && last.quality === this.quality();
     if (!same) return;
     if (!this.running) { this.run(); return; }
     await this.cancel();
