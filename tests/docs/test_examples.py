@@ -145,7 +145,9 @@ def test_dask_cluster(capsys, monkeypatch) -> None:
 
 def test_uncertainty(capsys, monkeypatch) -> None:
     text = lines("uncertainty.py", capsys, monkeypatch)
-    assert 80 < numbers(r"in (\d+) % of all voxels", text)[0] < 97
+    assert 80 < numbers(r"in (\d+) % of the measured voxels", text)[0] < 97
+    (low,), (high,) = numbers(r"from ([\d.]+) to", text), numbers(r" to ([\d.]+)", text)
+    assert 0 < low < high
     assert Path("uncertainty.png").exists()
 
 
