@@ -71,6 +71,4 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> BadOption:
     )
     guess = next((n for n in names if near and n.lower() == near[0].lower()), None)
     hint = f"; did you mean '{guess}'?" if guess else ""
-    return BadOption(
-        f"there is no {kind} '{name}'{hint} (known: {', '.join(names)})"
-    )
+    return BadOption(f"there is no {kind} '{name}'{hint} (known: {', '.join(names)})")

@@ -16,7 +16,7 @@ from hyperdlw.io import save_cube
 from hyperdlw.networks import files as store
 from hyperdlw.pipeline.pictures import encode_png
 from hyperdlw.testbed import scenes
-from hyperdlw.train import DenoiserRecipe, load_photographs, train_denoiser
+from hyperdlw.train import DenoiserRecipe, TrainingImages, load_photographs, train_denoiser
 from hyperdlw.train.denoiser import GreyPatches, make_eigenimages
 
 TINY = DenoiserRecipe(
@@ -40,13 +40,11 @@ def photographs() -> list[np.ndarray]:
 def test_resumed_is_uninterrupted(
     photographs: list[np.ndarray], cubes: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
-    data = {"held_out": {"scene1": cubes["scene1"]}}
-    rest = {"scene0": cubes["scene0"]}
-    whole = train_denoiser(TINY, rest, tmp_path / "a", photographs=photographs, **data)
+    held_out = {"scene1": cubes["scene1"]}
+    data = TrainingImages({"scene0": cubes["scene0"]}, photographs, held_out)
+    whole = train_denoiser(TINY, data, tmp_path / "a")
     for _ in range(TINY.steps):  # the time is over after every step
-        parts = train_denoiser(
-            TINY, rest, tmp_path / "b", photographs=photographs, resume=True, minutes=0.0, **data
-        )
+        parts = train_denoiser(TINY, data, tmp_path / "b", resume=True, minutes=0.0)
     a, b = (store.load_denoiser(p) for p in (whole, parts))
     assert a.card["steps"] == b.card["steps"] == 6
     assert a.card["validation_psnr"] == b.card["validation_psnr"] != {}
@@ -57,7 +55,7 @@ def test_resumed_is_uninterrupted(
         [json.loads(x) for x in (tmp_path / f / "log.jsonl").read_text().splitlines()] for f in "ab"
     ]
     assert [x["loss"] for x in logs[0]] == [x["loss"] for x in logs[1]]
-    other = train_denoiser(replace(TINY, seed=1), rest, tmp_path / "c", photographs=photographs)
+    other = train_denoiser(replace(TINY, seed=1), data, tmp_path / "c")
     assert other.read_bytes() != whole.read_bytes()
 
 
@@ -67,7 +65,8 @@ def test_training_lowers_the_error(
     recipe = replace(
         TINY, steps=200, warmup=100, filters=24, patch=20, batch=8, components=3, average=0.0
     )
-    net = store.load_denoiser(train_denoiser(recipe, cubes, tmp_path, photographs=photographs)).net
+    trained = train_denoiser(recipe, TrainingImages(cubes, photographs), tmp_path)
+    net = store.load_denoiser(trained).net
     clean = torch.from_numpy(cubes["scene0"])
     noise = 0.2 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
     left = net(clean + noise, torch.tensor(0.2)) - clean

@@ -10,7 +10,7 @@ from hyperdlw.models import find_eigenimages
 from hyperdlw.models.denoisers.eigenimages import guess_images, load_maps
 from hyperdlw.networks import FOLD, MapNet, files
 from hyperdlw.testbed import find_noise, make_textured_scene, psnr
-from hyperdlw.train import MapRecipe, train_maps
+from hyperdlw.train import MapRecipe, TrainingImages, train_maps
 
 TINY = MapRecipe(
     "tiny", filters=4, patch=16, around=24, steps=4, warmup=1, validate=2, optimiser="adam"
@@ -51,12 +51,11 @@ def test_a_restoration_keeps_no_graph():
 
 def test_training_can_be_killed_and_resumed(tmp_path):
     photographs = [x[:3] for x in textures(2)]
-    cubes = dict(enumerate(textures(2)))
-    cubes = {str(k): v for k, v in cubes.items()}
-    data = {"photographs": photographs, "held_out": {"other": textures(3)[2]}}
-    whole = train_maps(TINY, cubes, tmp_path / "a", **data)
+    cubes = {str(k): v for k, v in enumerate(textures(2))}
+    data = TrainingImages(cubes, photographs, {"other": textures(3)[2]})
+    whole = train_maps(TINY, data, tmp_path / "a")
     for _ in range(4):
-        parts = train_maps(TINY, cubes, tmp_path / "b", minutes=0.0, resume=True, **data)
+        parts = train_maps(TINY, data, tmp_path / "b", minutes=0.0, resume=True)
     one, other = (files.load_denoiser(path) for path in (whole, parts))
     for a, b in zip(one.net.parameters(), other.net.parameters(), strict=True):
         assert torch.equal(a, b)

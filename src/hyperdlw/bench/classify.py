@@ -260,8 +260,8 @@ def write_headlines(records: Sequence[Record]) -> list[str]:
     """The plain command against published methods; and every model: weighted against original at both ranks,
     and at the best strength of each."""
     found = {r["method"]: 100 * r["mean"] for r in records if "mean" in r}
-    usual = [*(r.method for r in PUBLISHED), *(RankedRow(ORIGINAL, model=m).method for m in MODELS)]
-    theirs = {m: found[m] for m in usual if m in found}
+    every = [*PUBLISHED, *(RankedRow(ORIGINAL, model=m) for m in MODELS)]
+    theirs = {r.method: found[r.method] for r in every if r.method in found}
     lines = []
     if PLAIN.method in found and theirs:
         best = max(theirs, key=theirs.__getitem__)

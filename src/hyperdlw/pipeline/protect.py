@@ -229,13 +229,9 @@ class Keeper:
         _, size, basis = torch.linalg.svd(
             rows / rows.norm(dim=1, keepdim=True), full_matrices=False
         )
-        parts = (
-            torch.linalg.solve(gram, pull),
-            basis[size > SAME * size[0]],
-            level[:, None, None],
-            inverse.diagonal().rsqrt()[:, None, None],
-        )
-        return cls(s.float(), *(v.float() for v in parts), pixels, names)
+        reader, seen = torch.linalg.solve(gram, pull), basis[size > SAME * size[0]]
+        own, apart = (v[:, None, None].float() for v in (level, inverse.diagonal().rsqrt()))
+        return cls(s.float(), reader.float(), seen.float(), own, apart, pixels, names)
 
     @cached_property
     def keeps_spectra(self) -> bool:

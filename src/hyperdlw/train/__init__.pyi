@@ -2,6 +2,7 @@ from .bilevel import train as train
 from .bilevel import train_recipe as train_recipe
 from .card import draw_curves as draw_curves
 from .denoiser import DenoiserRecipe as DenoiserRecipe
+from .denoiser import TrainingImages as TrainingImages
 from .denoiser import load_photographs as load_photographs
 from .denoiser import load_pictures as load_pictures
 from .denoiser import train_denoiser as train_denoiser

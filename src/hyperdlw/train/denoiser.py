@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, Unpack
 
@@ -21,6 +21,7 @@ from ..io import open_cube
 from ..models import EigenDenoiser
 from ..networks import FFDNet
 from ..testbed import psnr
+from .card import Facts
 from .loop import F32, Pair, RunSettings, Training, TrainingData, resume_run, run_training
 from .patches import crop_middle
 from .recipe import TrainingPlan
@@ -206,47 +207,51 @@ def load_photographs(folder: str | Path) -> list[F32]:
     ]
 
 
-def train_denoiser(
-    recipe: DenoiserRecipe,
-    cubes: Mapping[str, F32],
-    out: str | Path,
-    *,
-    photographs: Sequence[F32],
-    held_out: Mapping[str, F32] | None = None,
-    **settings: Unpack[RunSettings],
-) -> Path:
-    """Train a Gaussian denoiser and write ``out/<name>.safetensors``; returns its path.
+@dataclass(frozen=True, eq=False)
+class TrainingImages:
+    """What a denoiser learns from.
 
-    Args:
-        cubes, held_out: clean cubes (band, row, col) in [0, 1] to train and to validate on.
-        photographs: grey images in [0, 1].
-        settings: see :class:`hyperdlw.train.loop.RunSettings`.
+    Attributes:
+        cubes, held_out: clean cubes (band, row, col) in [0, 1] to train and to validate on, by name.
+        photographs: pictures in [0, 1], grey (row, col) or in colour (3, row, col).
     """
-    folder = Path(out)
-    run = resume_run(DenoiserTraining, recipe, folder, settings) or DenoiserTraining.begin(recipe)
-    r = run.recipe
-    images = {
-        "photographs": photographs,
-        "bands": [band for cube in cubes.values() for band in cube],
-        "eigenimages": [e for c in cubes.values() for e in make_eigenimages(c, r.components)],
-    }
-    shares = dict(zip(images, r.shares, strict=True))
-    facts = {
-        "kind": "denoiser",
-        "data": [f"{len(photographs)} photographs", *sorted(cubes)],
-        "validation": sorted(held_out or {}),
-        "noise": f"white, level uniform from 0 to {r.sigma:g}/255; eigenimages as they are scaled",
-    }
-    patches = GreyPatches(images, shares, r.patch, r.sigma / 255, r.seed)
-    data = TrainingData(patches, make_unit_pairs(held_out or {}), facts)
-    return run_training(run, data, folder, **settings)
+
+    cubes: Mapping[str, F32]
+    photographs: Sequence[F32]
+    held_out: Mapping[str, F32] = field(default_factory=dict)
+
+    def describe(self, noise: str, *others: str) -> Facts:
+        """What the card of a network says of them."""
+        return {
+            "kind": "denoiser",
+            "data": [f"{len(self.photographs)} photographs", *others, *sorted(self.cubes)],
+            "validation": sorted(self.held_out),
+            "noise": noise,
+        }
+
+    def make_pairs(self, side: int) -> list[Pair]:
+        """Central crops of the held-out cubes, each with white noise of level one."""
+        pairs = []
+        for i, scene in enumerate(self.held_out.values()):
+            clean = crop_middle(scene, side)
+            rng = np.random.default_rng([20260101, i])
+            pairs.append((clean, rng.standard_normal(clean.shape, np.float32)))
+        return pairs
 
 
-def make_unit_pairs(scenes: Mapping[str, F32], side: int = 128) -> list[Pair]:
-    """Central crops of the held-out cubes, each with white noise of level one."""
-    pairs = []
-    for i, scene in enumerate(scenes.values()):
-        clean = crop_middle(scene, side)
-        rng = np.random.default_rng([20260101, i])
-        pairs.append((clean, rng.standard_normal(clean.shape, np.float32)))
-    return pairs
+def train_denoiser(
+    recipe: DenoiserRecipe, images: TrainingImages, out: Path, **settings: Unpack[RunSettings]
+) -> Path:
+    """Train a Gaussian denoiser of grey images, and write ``out/<name>.safetensors``; returns its path."""
+    run = resume_run(DenoiserTraining, recipe, out, settings) or DenoiserTraining.begin(recipe)
+    r, cubes = run.recipe, images.cubes.values()
+    kinds = {
+        "photographs": images.photographs,
+        "bands": [band for cube in cubes for band in cube],
+        "eigenimages": [e for cube in cubes for e in make_eigenimages(cube, r.components)],
+    }
+    shares = dict(zip(kinds, r.shares, strict=True))
+    patches = GreyPatches(kinds, shares, r.patch, r.sigma / 255, r.seed)
+    noise = f"white, level uniform from 0 to {r.sigma:g}/255; eigenimages as they are scaled"
+    data = TrainingData(patches, images.make_pairs(128), images.describe(noise))
+    return run_training(run, data, out, **settings)

@@ -23,7 +23,7 @@ from torch import Tensor
 from ..models import find_eigenimages
 from ..networks import MapNet
 from ..testbed import make_textured_scene
-from .denoiser import DenoiserPlan, draw_image, make_unit_pairs, score_levels
+from .denoiser import DenoiserPlan, TrainingImages, draw_image, score_levels
 from .loop import F32, Pair, RunSettings, Training, TrainingData, resume_run, run_training
 from .recipe import TrainingPlan
 
@@ -199,32 +199,15 @@ class MapTraining(Training[MapRecipe, MapNet, list[MapPatch]]):
 
 
 def train_maps(
-    recipe: MapRecipe,
-    cubes: Mapping[str, F32],
-    out: str | Path,
-    *,
-    photographs: Sequence[F32],
-    held_out: Mapping[str, F32] | None = None,
-    **settings: Unpack[RunSettings],
+    recipe: MapRecipe, images: TrainingImages, out: Path, **settings: Unpack[RunSettings]
 ) -> Path:
-    """Train a denoiser of eigenimages and write ``out/<name>.safetensors``; returns its path.
-
-    Args:
-        cubes, held_out: clean cubes (band, row, col) in [0, 1] to train and to validate on.
-        photographs: colour pictures (3, row, col) in [0, 1].
-        settings: see :class:`hyperdlw.train.loop.RunSettings`.
-    """
-    folder = Path(out)
-    run = resume_run(MapTraining, recipe, folder, settings) or MapTraining.begin(recipe)
+    """Train a denoiser of eigenimages, with photographs in colour; returns the path of the network."""
+    run = resume_run(MapTraining, recipe, out, settings) or MapTraining.begin(recipe)
     streams = (np.random.default_rng([20260200, k]) for k in range(8))
     made = [make_textured_scene(31, 160, 160, rng=rng) for rng in streams]
-    kinds = {"cubes": list(cubes.values()), "photographs": photographs, "made": made}
-    facts = {
-        "kind": "denoiser",
-        "data": [f"{len(photographs)} photographs", "8 scenes made by code", *sorted(cubes)],
-        "validation": sorted(held_out or {}),
-        "noise": f"constant, photons, proportional; levels up to {recipe.sigma:g}/255",
-    }
-    pairs = make_unit_pairs(held_out or {}, 96)
-    data = TrainingData(MapPatches(kinds, run.recipe), pairs, facts)
-    return run_training(run, data, folder, **settings)
+    cubes = list(images.cubes.values())
+    kinds = {"cubes": cubes, "photographs": images.photographs, "made": made}
+    noise = f"constant, photons, proportional; levels up to {recipe.sigma:g}/255"
+    facts = images.describe(noise, "8 scenes made by code")
+    data = TrainingData(MapPatches(kinds, run.recipe), images.make_pairs(96), facts)
+    return run_training(run, data, out, **settings)

@@ -20,7 +20,7 @@ from .options import DeviceChoice, split_words
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from ...train import F32, Figures, RunSettings, TrainingPlan
+    from ...train import F32, Figures, RunSettings, TrainingImages, TrainingPlan
 
 P = TypeVar("P", bound="TrainingPlan")
 
@@ -178,19 +178,20 @@ def train_denoiser(
     name = name or ("maps" if maps else "gauss")
     scenes = options.read_scenes(cubes)
 
-    def run_maps(out: Path, how: RunSettings) -> Path:
-        plan = options.change_plan(kinds.MapRecipe(name), steps)
-        learn, apart = kinds.split_scenes(scenes, plan)
-        pictures = kinds.load_pictures(grey)
-        return kinds.train_maps(plan, learn, out, photographs=pictures, held_out=apart, **how)
-
-    def run_planes(out: Path, how: RunSettings) -> Path:
+    def run(out: Path, how: RunSettings) -> Path:
+        if maps:
+            for_maps = options.change_plan(kinds.MapRecipe(name), steps)
+            images = gather(for_maps, kinds.load_pictures(grey))
+            return kinds.train_maps(for_maps, images, out, **how)
         plan = options.change_plan(kinds.DenoiserRecipe(name), steps)
-        learn, apart = kinds.split_scenes(scenes, plan)
         pictures = kinds.load_photographs(grey)
-        return kinds.train_denoiser(plan, learn, out, photographs=pictures, held_out=apart, **how)
+        return kinds.train_denoiser(plan, gather(plan, pictures), out, **how)
 
-    options.run_training(name, run_maps if maps else run_planes, "denoiser")
+    def gather(plan: TrainingPlan, pictures: list[F32]) -> TrainingImages:
+        learn, apart = kinds.split_scenes(scenes, plan)
+        return kinds.TrainingImages(learn, pictures, apart)
+
+    options.run_training(name, run, "denoiser")
 
 
 @contextmanager
