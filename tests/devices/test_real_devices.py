@@ -10,7 +10,7 @@ import torch
 
 import hyperdlw
 from hyperdlw.errors import BadOption
-from hyperdlw.pipeline import find_device, solver_device
+from hyperdlw.networks import find_device, solver_device
 from hyperdlw.testbed import scenes
 from hyperdlw.train.bilevel import train
 from hyperdlw.train.recipe import Recipe

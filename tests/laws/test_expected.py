@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from hyperdlw import denoise
-from hyperdlw.pipeline.expected import Expected
 from hyperdlw.pipeline.mild import spare_model
-from hyperdlw.pipeline.outliers import Isolated
+from hyperdlw.pipeline.outliers import Expected, Isolated
 from hyperdlw.pipeline.sample import Sample
 from hyperdlw.testbed import find_noise, make_textured_scene
 from hyperdlw.weights import NoiseLaw

@@ -1,4 +1,7 @@
 from . import files as files
+from .devices import find_device as find_device
+from .devices import place_network as place_network
+from .devices import solver_device as solver_device
 from .dlwnet import ARCHITECTURES as ARCHITECTURES
 from .dlwnet import GROUP as GROUP
 from .dlwnet import DLWnet2d as DLWnet2d
@@ -10,7 +13,6 @@ from .files import RIVALS as RIVALS
 from .files import Rival as Rival
 from .mapnet import FOLD as FOLD
 from .mapnet import MapNet as MapNet
-from .placement import place_network as place_network
 from .sert import SERT as SERT
 from .skip import MULTIPLE as MULTIPLE
 from .skip import SkipNet as SkipNet

@@ -9,8 +9,6 @@ from .audit_page import write_page as write_page
 from .choose import Choice as Choice
 from .choose import choice_rows as choice_rows
 from .choose import choose_strength as choose_strength
-from .devices import find_device as find_device
-from .devices import solver_device as solver_device
 from .journal import clean_scratch as clean_scratch
 from .look import shrink_pair as shrink_pair
 from .options import DEFAULT_MODEL as DEFAULT_MODEL

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from .. import __version__
 from ..io import atomic
-from .audit_pictures import (
+from .invented import REASONS
+from .look import (
     KINDS,
+    Look,
     correlate_bands,
     draw_columns,
     draw_correlations,
@@ -27,8 +29,6 @@ from .audit_pictures import (
     show_band,
     show_colours,
 )
-from .invented import REASONS
-from .look import Look
 from .page_parts import (
     STYLE,
     Chart,

@@ -34,9 +34,8 @@ from ..weights import (
     NoiseLaw,
     sample_step,
 )
-from .expected import Expected
 from .guard import spare_floor
-from .outliers import OUTLIER, Isolated, Outliers, find_spread
+from .outliers import OUTLIER, Expected, Isolated, Outliers, find_spread
 from .sample import LOUD, MILD, Sample, mean_level
 
 PUBLISHED = 40 / 255

@@ -11,10 +11,10 @@ from .. import models
 from ..cube import Metadata
 from ..errors import BadOption, unknown_name
 from ..models import DenoiserSpec, defaults
+from ..networks import find_device, solver_device
 from ..solver import Model, Schedule
 from ..testbed import Truth
 from ..weights import DEFAULT, Source, Spec, Uniform, resolve
-from .devices import find_device, solver_device
 from .prepare import Range, check_range
 from .protect import Protect, Protection, parse_protection
 

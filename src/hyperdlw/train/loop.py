@@ -22,9 +22,8 @@ from torch.utils._pytree import tree_map
 
 from ..errors import BadFile, DlwError, OutputExists
 from ..io import atomic
-from ..networks import FFDNet, MapNet, Network, Rival
+from ..networks import FFDNet, MapNet, Network, Rival, find_device, solver_device
 from ..networks import files as store
-from ..pipeline import find_device, solver_device
 from .card import describe_run
 from .optimisers import build_optimiser
 from .recipe import TrainingPlan

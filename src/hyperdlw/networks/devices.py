@@ -6,13 +6,19 @@ solver needs for its sums, so there the networks alone are on the card.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
+from torch import nn
 
 from ..errors import BadOption
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
+NetT = TypeVar("NetT", bound=nn.Module)
+_COPIES: WeakKeyDictionary[nn.Module, dict[torch.device, nn.Module]] = WeakKeyDictionary()
 
 
 def find_device(name: str, is_there: Callable[[str], bool] | None = None) -> str:
@@ -42,3 +48,16 @@ def has_device(name: str) -> bool:
 def solver_device(device: str) -> str:
     """Where the solver works beside networks on a device."""
     return "cpu" if device == "mps" else device
+
+
+def place_network(net: NetT, device: torch.device) -> NetT:
+    """The network on a device: itself, if it is there; else a copy, made once."""
+    first = next(net.parameters(), None)
+    if first is None or first.device == device:
+        return net
+    held = _COPIES.setdefault(net, {})
+    if device not in held:
+        held[device] = copy.deepcopy(net).to(device)
+    found = held[device]
+    assert isinstance(found, type(net))
+    return found
