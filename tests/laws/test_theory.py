@@ -147,6 +147,8 @@ def test_the_training_bound() -> None:
     assert theory.training_bound(0.1, samples=100, **{**kind, "delta": 0.001}) > few
     plain = theory.training_bound(0.0, 0.0, 50, 0.1, 1.0, 1.0)
     assert plain == pytest.approx(3 * math.sqrt(math.log(40) / 100))
+    simple = theory.training_bound(0.1, samples=100, **{**kind, "complexity": 0.0})
+    assert few - simple == pytest.approx(math.sqrt(2 * math.pi) * 2.0 * 0.2)
     assert theory.generalisation_bound(few, 0.3) == pytest.approx(few + 0.3)
     with pytest.raises(BadOption, match="delta"):
         theory.training_bound(0.1, samples=100, **{**kind, "delta": 1.0})

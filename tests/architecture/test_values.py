@@ -1,0 +1,73 @@
+"""Data that are handed around are values: nobody changes them, and comparing them works."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import hyperdlw
+
+HOUSE = Path(hyperdlw.__file__).parent
+ROOMS = (
+    "cube",
+    "io",
+    "solver",
+    "weights",
+    "models",
+    "networks",
+    "testbed",
+    "pipeline",
+    "train",
+    "bench",
+)
+CHANGING = {
+    "FileFacts",  # filled in while a header is read
+    "CubeReader",
+    "Journal",
+    "Facts",
+    "ImageRounds",
+    "_Curve",
+    "Training",
+    "WeightTraining",
+    "DenoiserTraining",
+    "MapTraining",
+    "RivalTraining",
+}
+"""What collects something, or is a run."""
+ARRAY = re.compile(r"^(Tensor|NDArray\[.*\]|F64|F32|Mask)( \| None)?$")
+COMPARED = {"BandRange", "Problem", "Whole", "Window", "_Noise"}
+"""With arrays, and compared by nobody."""
+
+
+def list_dataclasses() -> Iterator[type]:
+    for room in ROOMS:
+        for file in sorted((HOUSE / room).rglob("*.py")):
+            parts = file.relative_to(HOUSE.parent).with_suffix("").parts
+            name = ".".join(parts).removesuffix(".__init__")
+            for found in vars(importlib.import_module(name)).values():
+                if (
+                    inspect.isclass(found)
+                    and dataclasses.is_dataclass(found)
+                    and found.__module__ == name
+                ):
+                    yield found
+
+
+def test_what_is_handed_around_cannot_be_changed():
+    loose = {c.__name__ for c in list_dataclasses() if not c.__dataclass_params__.frozen}  # type: ignore[attr-defined]
+    assert loose == CHANGING
+
+
+def test_what_holds_arrays_is_compared_by_identity():
+    """The truth of ``array == array`` is no truth: a generated comparison would raise."""
+    broken = {
+        c.__name__
+        for c in list_dataclasses()
+        if any(ARRAY.match(str(f.type)) for f in dataclasses.fields(c))
+        and c.__eq__ is not object.__eq__
+    }
+    assert broken - CHANGING == COMPARED
