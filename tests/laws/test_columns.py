@@ -100,3 +100,15 @@ def test_gaps_and_small_images(scene):
     assert profile_error(np.delete(left, 40, axis=2)) < profile_error(d.truth.stripe) / 2.5
     assert not find_columns(scene[:, :5]).found
     assert not find_columns(scene[:1, :, :8]).found
+
+
+@pytest.mark.parametrize("rows", [2, 41, 1000])
+def test_drifts_are_polynomials_of_legendre(rows):
+    """From -1 in the first row to 1 in the last, and none has a part of another."""
+    one, line, bow = co._curves(np.arange(rows), rows)
+    assert (one == 1).all()
+    assert (line[0], line[-1]) == (-1, 1)
+    np.testing.assert_allclose(np.diff(line), 2 / (rows - 1))
+    np.testing.assert_allclose(bow, np.polynomial.legendre.legval(line, [0, 0, 1]))
+    assert abs(line.mean()) < 1e-12
+    assert abs((line * bow).mean()) < 1e-12

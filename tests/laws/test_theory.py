@@ -44,6 +44,21 @@ def test_the_corrected_lemma_3_is_never_violated() -> None:
         assert theory.lemma3(source, target, 0.05, n) <= theory.lemma3(source, target, 0.05)
 
 
+def test_the_powers_of_eps() -> None:
+    """1/h^2 is at most 1/eps^2: halving eps makes the first term four and the second 16 times as large."""
+    for source, target, _, n in draws(3):
+        first, second = theory.a1(source, target, n), theory.a2(source, target)
+        assert theory.lemma3(source, target, 0.5, n) == pytest.approx(4 * first + 16 * second)
+        norm, count = theory.a1_norm(source, target, 0.5), source[0].numel()
+        assert theory.lemma3_norm(source, target, 0.5, 0.5) == pytest.approx(
+            4 * norm + 16 * second / count
+        )
+        printed = theory.a2(source, target, printed=True)
+        assert theory.lemma3_printed(source, target, 0.5, n) == pytest.approx(
+            2 * first + 4 * printed
+        )
+
+
 def test_the_printed_lemma_3_is_violated() -> None:
     violated = sum(
         theory.gap(s, t, h, n) > theory.lemma3_printed(s, t, 0.05, n) for s, t, h, n in draws(200)
