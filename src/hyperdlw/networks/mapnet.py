@@ -66,23 +66,26 @@ class MapNet(nn.Module):
         strongest = find_details(wide[: GUIDES + 1])
         if torch.is_grad_enabled():
             own, others = find_details(wide), [guide(strongest, k) for k in range(len(u))]
-            return u - self.find_noise(own, torch.stack(others))[:, :rows, :cols]
-        # One image after the other stays in the cache.
-        parts = [
-            self.find_noise(find_details(wide[k : k + 1]), guide(strongest, k)[None])
-            for k in range(len(u))
-        ]
+            guides = self.other(_fold(torch.stack(others)))
+            return u - self.find_noise(own, guides)[:, :rows, :cols]
+        # One image after the other stays in the cache. From the fourth on the guides are the same.
+        parts = []
+        for k in range(len(u)):
+            if k <= GUIDES:
+                guides = self.other(_fold(guide(strongest, k)[None]))
+            parts.append(self.find_noise(find_details(wide[k : k + 1]), guides))
         return u - torch.cat(parts)[:, :rows, :cols]
 
-    def find_noise(self, own: Tensor, others: Tensor) -> Tensor:
-        """The noise of images from their details (image, 3, row, col) and those of their guides."""
-        t = F.relu(self.own(_fold(own)) + self.other(_fold(others)))
-        t = fine = F.relu(self.before(t))
-        t = F.relu(self.down(t))
+    def find_noise(self, own: Tensor, guides: Tensor) -> Tensor:
+        """The noise of images from their details (image, 3, row, col) and what their guides say."""
+        # In place: neither an addition nor a convolution needs its own result for the gradient.
+        t = (self.own(_fold(own)) + guides).relu_()
+        t = fine = self.before(t).relu_()
+        t = self.down(t).relu_()
         for layer in self.middle:
-            t = F.relu(layer(t))
-        t = F.relu(self.up(t) + fine)
-        t = F.relu(self.after(t))
+            t = layer(t).relu_()
+        t = (self.up(t) + fine).relu_()
+        t = self.after(t).relu_()
         return F.pixel_shuffle(self.last(t), 2)[:, 0]
 
 

@@ -29,9 +29,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.fft import dst, idct
 from scipy.linalg import eigh
+
+from ..weights import find_medians
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
@@ -139,18 +142,20 @@ def measure(y: F32, gain: bool = False) -> Measured:
     # A file may have no value in a whole column.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        median = np.median if whole and not gain else np.nanmedian
         step = np.diff(y, axis=2)
         along = _along_track(y, whole)
         if gain:
             level = 0.5 * (y[..., 1:] + y[..., :-1])
-            typical = np.nan_to_num(np.nanmedian(np.abs(y), axis=(1, 2), keepdims=True))
+            median = np.median if whole else np.nanmedian
+            typical = np.nan_to_num(median(np.abs(y), axis=(1, 2), keepdims=True))
             # Next to nothing has no gain: dark values are left out.
             step = np.where(level > 0.25 * typical, step / np.where(level != 0, level, 1), np.nan)
             along /= np.maximum(typical[:, 0] * typical[:, 0].T, 1e-30)
-        middle = median(step, axis=1)
-        spread = median(np.abs(step - middle[:, None]), axis=1)
-    few = np.isfinite(step).sum(axis=1) < 4
+    step = np.ascontiguousarray(step.transpose(0, 2, 1))
+    seen = torch.from_numpy(np.isfinite(step))
+    middle = find_medians(torch.from_numpy(step), seen).numpy()
+    spread = find_medians(torch.from_numpy(np.abs(step - middle[..., None])), seen).numpy()
+    few = seen.sum(2).numpy() < 4
     return Measured(np.where(few, np.nan, middle), np.where(few, np.nan, spread), along)
 
 

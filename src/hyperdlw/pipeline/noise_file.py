@@ -46,13 +46,21 @@ def fit_band(law: tuple[float, float, float], low: float, span: float) -> list[f
     true = span * np.sqrt(p + s * (q + s * r))
     best = [0.0, span - low, float(true.mean()), float(true.std())]
     # b + L = span (s + t): for every t the rest is a line.
-    for t in np.geomspace(1e-6, 1e4, 241):
-        root = np.sqrt(span * (s + t))
-        (a, c), *_ = np.linalg.lstsq(np.stack([root, np.ones_like(s)], 1), true, rcond=None)
-        rmse = float(np.sqrt(np.mean((a * root + c - true) ** 2)))
-        if rmse < best[3]:
-            best = [float(a), float(span * t - low), float(c), rmse]
-    return best
+    t = np.geomspace(1e-6, 1e4, 241)
+    root = np.sqrt(span * (s + t[:, None]))
+    middle = root.mean(1, keepdims=True)
+    moved = root - middle
+    a = moved @ (true - true.mean()) / (moved**2).sum(1)
+    rmse = np.sqrt(np.mean((a[:, None] * moved + true.mean() - true) ** 2, 1))
+    k = int(rmse.argmin())
+    if rmse[k] >= best[3]:
+        return best
+    return [
+        float(a[k]),
+        float(span * t[k] - low),
+        float(true.mean() - a[k] * middle[k, 0]),
+        float(rmse[k]),
+    ]
 
 
 def write_noise(

@@ -220,17 +220,16 @@ def _threshold(
     for top in range(0, edge.shape[-2], ROWS):
         rows = (..., slice(top, top + ROWS), slice(None))
         moved = torch.add(edge[rows], dual[rows], alpha=1.0 / coupling)
-        kept = log_soft(moved, edges / coupling)
-        dual[rows] = moved.sub_(kept).mul_(coupling)
-        edge[rows] = kept.mul_(coupling).sub_(dual[rows])
+        # copy = moved - dual / coupling
+        torch.mul(moved, log_part(moved, edges / coupling).mul_(coupling), out=dual[rows])
+        torch.sub(moved.mul_(coupling), dual[rows], alpha=2.0, out=edge[rows])
     return edge, dual
 
 
-def log_soft(v: Tensor, t: float) -> Tensor:
-    """Group threshold over channels with weight 1 / norm: v max(1 - t / ||v||^2, 0)."""
-    square = (v * v).sum(-3, keepdim=True)
-    kept = square > t
-    return v * torch.where(kept, 1.0 - t / torch.where(kept, square, square + 1.0), 0.0)
+def log_part(v: Tensor, t: float) -> Tensor:
+    """The part min(t / ||v||^2, 1) of v that the group threshold with weight 1 / norm takes."""
+    square = v.square().sum(-3, keepdim=True)
+    return torch.div(t, square.clamp_min_(1e-30)).clamp_max_(1.0)
 
 
 def product(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -82,13 +83,18 @@ def find_block_noise(blocks: Tensor, ok: Tensor) -> Tensor:
     return find_medians(d.abs().flatten(1), m.flatten(1)) / (2 * 0.6745)
 
 
+def sort_values(v: Tensor) -> Tensor:
+    """Values in order along the last axis; NumPy sorts short rows many times as fast as torch."""
+    return torch.from_numpy(np.sort(v.numpy(), -1)) if v.device.type == "cpu" else v.sort(-1).values
+
+
 def find_medians(v: Tensor, seen: Tensor) -> Tensor:
     """Medians of rows over what was seen, (row,); 0 where nothing was."""
     if v.shape[-1] > MANY:
         # No sorting: the lower one of two middle values is as good among so many.
         found: Tensor = torch.where(seen, v, torch.nan).nanmedian(-1).values
         return found.nan_to_num()
-    order = torch.where(seen, v, torch.inf).sort(-1).values
+    order = sort_values(torch.where(seen, v, torch.inf))
     count = seen.sum(-1, keepdim=True)
     low = order.gather(-1, ((count - 1) // 2).clamp_min(0))
     high = order.gather(-1, (count // 2).clamp_max(v.shape[-1] - 1))

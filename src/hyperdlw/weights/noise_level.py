@@ -23,7 +23,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .block_sample import SIDE, find_medians, find_stuck, sample_blocks, sample_step
+from .block_sample import (
+    SIDE,
+    find_medians,
+    find_stuck,
+    sample_blocks,
+    sample_step,
+    sort_values,
+)
 
 CALM = 0.2
 """The quantile over blocks of equal signal that is taken for their noise."""
@@ -136,11 +143,6 @@ def _smoothed(y: Tensor) -> Tensor:
     return y.mean((2, 3), keepdim=True).expand_as(y).clamp_min(0)
 
 
-def _powers(signal: Tensor) -> Tensor:
-    """1, s and s^2 on a last axis."""
-    return torch.stack([torch.ones_like(signal), signal, signal.square()], -1)
-
-
 def _mean_law(law: Tensor, signal: Tensor, ok: Tensor) -> Tensor:
     """Mean variance (band,) over the voxels that count."""
     seen = ok.double()
@@ -196,7 +198,7 @@ def _white_share(rest: Tensor, ok: Tensor, calm: Tensor) -> Tensor:
     (WAVES - r) / (WAVES - 1). The factor is what texture has; it is chosen rather low, so is the noise.
     Where texture has most of it in most bands, nothing is left: then no band can tell the two apart.
     """
-    mean = torch.stack(_corners(rest)).mean(0)
+    mean = _mean_of(_corners(rest))
     seen = _all_corners(ok)
     pairs = ((_mixed(rest), _all_corners(ok), 1), (_mixed(mean, 2), _all_corners(seen, 2), 4))
     found = []
@@ -217,6 +219,11 @@ def _corners(v: Tensor, step: int = 1) -> list[Tensor]:
     """The four pixels of every square of side ``step`` inside blocks."""
     n = v.shape[-1] - step
     return [v[..., i : i + n, j : j + n] for i in (0, step) for j in (0, step)]
+
+
+def _mean_of(parts: list[Tensor]) -> Tensor:
+    """The mean of four images."""
+    return (parts[0] + parts[1] + parts[2] + parts[3]) / 4
 
 
 def _all_corners(ok: Tensor, step: int = 1) -> Tensor:
@@ -248,7 +255,7 @@ def _calm_blocks(square: Tensor, known: Tensor, signal: Tensor, shared: bool) ->
     levels = []
     for part in parts:
         count = seen[:, part].sum(1)
-        v = torch.where(seen[:, part], ratio[:, part], torch.inf).sort(1).values
+        v = sort_values(torch.where(seen[:, part], ratio[:, part], torch.inf))
         at = (CALM * (count - 1).clamp_min(0)).round().long()
         levels.append(v.gather(1, at[:, None]).squeeze(1) / BELOW)
     level = torch.stack(levels, 1)
@@ -281,26 +288,25 @@ def _fit_law(rest: Tensor, signal: Tensor, ok: Tensor) -> tuple[Tensor, Tensor]:
     """
     d = _mixed(rest)
     m = _all_corners(ok)
+    square = d.square() / 4
     known = m.flatten(2).sum(2) >= 8
-    powers = torch.stack([_powers(c) for c in _corners(signal)]).mean(0)
+    corners = _corners(signal)
+    ones = torch.ones_like(d)
+    powers = torch.stack([ones, _mean_of(corners), _mean_of([c.square() for c in corners])], 1)
+    flat = powers.flatten(2)
     mean = find_medians(signal.flatten(2), ok.flatten(2))
     scale = find_medians(d.abs().flatten(1), m.flatten(1)) / (2 * 0.6745)
     scale = torch.where(scale > 0, scale, 1e-12).square()
     law = torch.stack([scale, 0 * scale, 0 * scale], 1)
     for k in range(ROUNDS):
-        now = (
-            (powers @ law[:, None, None, :, None])
-            .squeeze(-1)
-            .clamp_min(1e-6 * scale[:, None, None, None])
-        )
-        ratio = d.square() / (4 * now)
+        now = (law[:, None] @ flat).view_as(d).clamp_min_(1e-6 * scale[:, None, None, None])
+        ratio = square / now
         robust = find_medians(ratio.sqrt().flatten(2), m.flatten(2)).square() / 0.6745**2
         calm = _calm_blocks(robust, known, mean, shared=k >= ROUNDS // 2)
         inside = ratio <= 9 * torch.where(calm, robust, 0.0).clamp_max(2.0)[..., None, None]
-        use = (m & calm[..., None, None] & inside).double() / now.square()
-        flat = powers.flatten(1, 3)
-        gram = (use.flatten(1)[:, None, :] * flat.mT) @ flat
-        pull = (flat * (use * d.square() / 4).flatten(1).unsqueeze(2)).sum(1) / KEPT
+        use = (m & calm[..., None, None] & inside).double().div_(now.square_()).flatten(1)
+        gram = (use[:, None] * flat) @ flat.mT
+        pull = (flat @ (use * square.flatten(1)).unsqueeze(2)).squeeze(2) / KEPT
         law = _least_squares(gram, pull, law)
     return law, calm
 

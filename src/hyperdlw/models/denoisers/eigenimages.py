@@ -85,6 +85,7 @@ def shrink_images(images: Tensor, spread: Tensor, caution: float) -> Tensor:
 
 
 @torch.no_grad()
+@torch.no_grad()
 def guess_images(images: Tensor, spread: Tensor) -> Tensor:
     """The same by the network; the strongest come first."""
     spread = spread.clamp_min(1e-12)

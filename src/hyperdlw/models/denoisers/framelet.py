@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -103,16 +104,24 @@ def _neighbours(x: Tensor, dim: int, step: int, odd: bool = False) -> tuple[Tens
 
 def _extend(x: Tensor, dim: int, margin: int, odd: bool = False) -> Tensor:
     """Mirror images on both sides, as often as a small image needs it; with changed sign if ``odd``."""
-    n = x.shape[dim]
     edges = []
-    for start in (-margin, n):
-        index = torch.arange(start, start + margin, device=x.device)
-        fold = index % (2 * n)
-        edge = x.index_select(dim, torch.minimum(fold, 2 * n - 1 - fold))
+    for place, sign in _mirror(x.shape[dim], margin, x.device):
+        edge = x.index_select(dim, place)
         if odd:
-            edge *= (1 - 2 * (index // n % 2)).to(x).unsqueeze(1 - dim)
+            edge *= sign.to(x).unsqueeze(1 - dim)
         edges.append(edge)
     return torch.cat([edges[0], x, edges[1]], dim)
+
+
+@lru_cache(64)
+def _mirror(n: int, margin: int, device: torch.device) -> list[tuple[Tensor, Tensor]]:
+    """Where the pixels before and after a line of n come from, and their sign if it is antisymmetric."""
+    found = []
+    for start in (-margin, n):
+        index = torch.arange(start, start + margin, device=device)
+        fold = index % (2 * n)
+        found.append((torch.minimum(fold, 2 * n - 1 - fold), 1 - 2 * (index // n % 2)))
+    return found
 
 
 def _find_energies() -> list[tuple[float, ...]]:
