@@ -35,6 +35,7 @@ CHANGING = {
     "WeightTraining",
     "DenoiserTraining",
     "MapTraining",
+    "RefineTraining",
     "RivalTraining",
 }
 """What collects something, or is a run."""

@@ -11,7 +11,10 @@ from .denoisers.eigenimages import CAUTION as CAUTION
 from .denoisers.eigenimages import REACH as REACH
 from .denoisers.eigenimages import Eigenimages as Eigenimages
 from .denoisers.eigenimages import find_eigenimages as find_eigenimages
+from .denoisers.eigenimages import guess_refined as guess_refined
+from .denoisers.eigenimages import load_maps as load_maps
 from .denoisers.eigenimages import look_again as look_again
+from .denoisers.eigenimages import make_hints as make_hints
 from .registry import REGISTRY as REGISTRY
 from .registry import ModelEntry as ModelEntry
 from .registry import build_model as build_model

@@ -13,6 +13,7 @@ from .files import RIVALS as RIVALS
 from .files import Rival as Rival
 from .mapnet import FOLD as FOLD
 from .mapnet import MapNet as MapNet
+from .mapnet import find_details as find_details
 from .sert import SERT as SERT
 from .skip import MULTIPLE as MULTIPLE
 from .skip import SkipNet as SkipNet

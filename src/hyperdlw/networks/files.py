@@ -58,7 +58,7 @@ USES = {
 }
 """How a network of every architecture is used."""
 
-SIZES = ("filters", "blocks", "layers", "channels", "neighbours", "coarse")
+SIZES = ("filters", "blocks", "layers", "channels", "neighbours", "coarse", "hints")
 """Arguments of the architectures, as their cards have them."""
 
 Card = dict[str, Any]

@@ -29,6 +29,8 @@ FOLD = 4
 class MapNet(nn.Module):
     """Eigenimages in units of their noise (image, row, col) in, clean ones out, strongest first.
 
+    With ``hints`` it sees as many more images beside every one, of what else is known of it.
+
     >>> net = MapNet()
     >>> sum(p.numel() for p in net.parameters()) < 600_000
     True
@@ -39,11 +41,15 @@ class MapNet(nn.Module):
     reach = 48
     """Pixels further away than this have no influence."""
 
-    def __init__(self, filters: int = 48, coarse: int = 80, layers: int = 4) -> None:
+    def __init__(
+        self, filters: int = 48, coarse: int = 80, layers: int = 4, hints: int = 0
+    ) -> None:
         super().__init__()
         sizes = {"filters": filters, "coarse": coarse, "layers": layers}
         self.config: dict[str, int | str] = {"architecture": "mapnet", **sizes}
-        self.own = nn.Conv2d(4 * len(BOXES), filters, 3, padding=1)
+        if hints:
+            self.config["hints"] = hints
+        self.own = nn.Conv2d(4 * (len(BOXES) + hints), filters, 3, padding=1)
         self.other = nn.Conv2d(4 * 2 * GUIDES, filters, 3, padding=1, bias=False)
         self.before = nn.Conv2d(filters, filters, 3, padding=1)
         self.down = nn.Conv2d(filters, coarse, 2, stride=2)
@@ -56,28 +62,38 @@ class MapNet(nn.Module):
         for parameter in self.last.parameters():
             nn.init.zeros_(parameter)
 
-    def forward(self, u: Tensor) -> Tensor:
-        """Denoise images whose noise is white with variance one."""
+    def forward(self, u: Tensor, hints: Tensor | None = None) -> Tensor:
+        """Denoise images whose noise is white with variance one.
+
+        Args:
+            hints: (image, hint, row, col) what else is known of every image, as details.
+        """
         if u.dim() != 3:
             raise BadInput(f"the denoiser of maps wants (image, row, col), not {tuple(u.shape)}")
         rows, cols = u.shape[-2:]
-        wide = F.pad(u[:, None], (0, -cols % FOLD, 0, -rows % FOLD), mode="replicate")
+        wide = _pad_fold(u[:, None])
+        known = None if hints is None else _pad_fold(hints)
         # The strongest guide the others.
         strongest = find_details(wide[: GUIDES + 1])
+
+        def details(k: slice) -> Tensor:
+            own = find_details(wide[k])
+            return own if known is None else torch.cat([own, known[k]], 1)
+
         if torch.is_grad_enabled():
-            own, others = find_details(wide), [guide(strongest, k) for k in range(len(u))]
-            guides = self.other(_fold(torch.stack(others)))
-            return u - self.find_noise(own, guides)[:, :rows, :cols]
+            others = torch.stack([guide(strongest, k) for k in range(len(u))])
+            noise = self.find_noise(details(slice(None)), self.other(_fold(others)))
+            return u - noise[:, :rows, :cols]
         # One image after the other stays in the cache. From the fourth on the guides are the same.
         parts = []
         for k in range(len(u)):
             if k <= GUIDES:
                 guides = self.other(_fold(guide(strongest, k)[None]))
-            parts.append(self.find_noise(find_details(wide[k : k + 1]), guides))
+            parts.append(self.find_noise(details(slice(k, k + 1)), guides))
         return u - torch.cat(parts)[:, :rows, :cols]
 
     def find_noise(self, own: Tensor, guides: Tensor) -> Tensor:
-        """The noise of images from their details (image, 3, row, col) and what their guides say."""
+        """The noise of images from their details (image, detail, row, col) and what their guides say."""
         # In place: neither an addition nor a convolution needs its own result for the gradient.
         t = (self.own(_fold(own)) + guides).relu_()
         t = fine = self.before(t).relu_()
@@ -110,6 +126,12 @@ def _box_mean(u: Tensor, half: int) -> Tensor:
     for kernel, padding in (((side, 1), (half, 0)), ((1, side), (0, half))):
         u = F.avg_pool2d(u, kernel, 1, padding, count_include_pad=False)
     return u
+
+
+def _pad_fold(t: Tensor) -> Tensor:
+    """Images (image, channel, row, col) with sides that are multiples of FOLD."""
+    rows, cols = t.shape[-2:]
+    return F.pad(t, (0, -cols % FOLD, 0, -rows % FOLD), mode="replicate")
 
 
 def _fold(t: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from .audit_page import write_page as write_page
 from .choose import Choice as Choice
 from .choose import choice_rows as choice_rows
 from .choose import choose_strength as choose_strength
+from .in_memory import InMemory as InMemory
 from .journal import clean_scratch as clean_scratch
 from .look import shrink_pair as shrink_pair
 from .options import DEFAULT_MODEL as DEFAULT_MODEL
@@ -38,6 +39,9 @@ from .prepare import put_back as put_back
 from .products import Outputs as Outputs
 from .products import describe_quantity as describe_quantity
 from .products import flag_result as flag_result
+from .refine import Refinement as Refinement
+from .refine import approach as approach
+from .refine import sum_moments as sum_moments
 from .report import Report as Report
 from .report import Result as Result
 from .run import Progress as Progress

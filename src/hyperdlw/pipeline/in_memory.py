@@ -20,6 +20,7 @@ from .mild import Blend, choose_blend, is_quiet, spare_model
 from .options import Options
 from .prepare import count_poor, prepare_cube, put_back
 from .protect import Keeper
+from .refine import find_level, refine_image, sum_moments
 from .report import Counts, Facts, Outcome
 from .sample import Sample
 from .set_aside import guess_fill
@@ -44,6 +45,7 @@ class InMemory:
         self.uncertainty: NDArray[np.float32] | None = None
         self.invented: NDArray[np.uint8] = np.zeros(noisy.shape, np.uint8)
         self.keeper: Keeper | None = None
+        self.level: float | None = None
 
     def prepare(self) -> None:
         """Scale to the unit interval, set voxels aside, fill gaps, and measure the noise."""
@@ -99,10 +101,18 @@ class InMemory:
             image.x = image.y
             return Outcome(model, 0, {}, True)
         found = solve(image.problem(model, self.options.seed or 0), watch=self.watch)
-        image.x = found.x
+        image.x = self._refine(image, found.x) if last else found.x
         end = found.residuals[-1] if found.residuals else None
         residuals = {} if end is None else {"primal": end.primal, "dual": end.dual}
         return Outcome(model, found.state.k, residuals, found.converged)
+
+    def _refine(self, image: ImageRounds, x: Tensor) -> Tensor:
+        """What the model found, after one more step with a learned prior; its level is found once."""
+        if not self.options.refines(len(x)):
+            return x
+        if self.level is None:
+            self.level = find_level(self.sample, image.weights.cpu(), x.cpu())
+        return refine_image(image.y, image.weights, x, self.level)
 
     def restore(self) -> Counts:
         """The image in the units of the cube, beside what took no part."""
@@ -176,8 +186,7 @@ class InMemory:
         if blend.part == 1.0:
             return x
         filled, lost = blend.fill(y, x)
-        flat = filled.flatten(1).double()
-        images = find_eigenimages(flat @ flat.T, flat.shape[1], blend.spared.level)
+        images = find_eigenimages(sum_moments(filled), filled[0].numel(), blend.spared.level)
         mild = blend.look(filled, blend.shrink(images, filled))
         if facts.kept is None:
             facts.kept = guard_share(*sum_change(filled, mild, lost, blend.spared))
@@ -210,7 +219,8 @@ class InMemory:
         if not self.spared:
             model = self.options.build(y.shape, self.chosen.total(True), self.chosen.rank)
             there = replace(image, y=restored).to(self.options.solver_device)
-            restored = solve(there.problem(model, self.options.seed or 0)).x.cpu()
+            found = solve(there.problem(model, self.options.seed or 0)).x
+            restored = self._refine(there, found).cpu()
         model_again = restored
         if blend is not None:
             restored = self._mix(blend, again, restored)

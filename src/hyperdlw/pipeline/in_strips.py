@@ -42,6 +42,7 @@ from .plan import Plan
 from .prepare import BandFacts, Scaling, check_believed, find_scaling, select_usable
 from .products import StripOutputs
 from .protect import Keeper
+from .refine import Refinement, find_level
 from .report import Counts, Facts, Outcome
 from .sample import Sample
 from .uncertainty import find_factor
@@ -60,6 +61,7 @@ class InStrips:
         self.resumed = work.resumed
         self.facts = Facts()
         self.blend: Blend | None = None
+        self.level: float | None = None
 
     def prepare(self) -> None:
         """Copy, look at the bands, scale those that can be used, and measure the noise."""
@@ -188,7 +190,25 @@ class InStrips:
         problem = DiskProblem(folder, job.plan, staged, model.schedule, *arrays, seed)
         image, steps, now, converged = StripSolver(problem, work).solve()
         self.job = replace(job, result=replace(image, device="cpu"))
+        if last:
+            self._refine()
         return Outcome(model, steps, {"primal": now.primal, "dual": now.dual}, converged)
+
+    def _refine(self) -> None:
+        """What the model found, after one more step with a learned prior; its level is found once."""
+        job, work, strips = self.job, self.work, self.job.plan.strips
+        assert job.result is not None
+        if not self.options.refines(len(job.use)):
+            return
+        if self.level is None:
+            self.level = find_level(self.sample, job.w.read, job.result.read)
+        work.map("approach", partial(strip_work.approach_strip, job), strips)
+        moments = sum(np.load(job.folder / f"{job.tag}approach-{i}.npy") for i in strips)
+        pixels = job.plan.shape[1] * job.plan.shape[2]
+        refinement = Refinement.learn(torch.from_numpy(moments), pixels, self.level)
+        out = job.array("refined")
+        work.map("refine", partial(strip_work.refine_strip, job, refinement, out), strips, [out])
+        self.job = replace(job, result=out)
 
     def restore(self) -> Counts:
         """Strips of the result in the units of the cube, handed over to the outputs."""

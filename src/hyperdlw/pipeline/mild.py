@@ -56,6 +56,8 @@ GENTLE, SECOND = 1.75, 2.5
 GRAIN, COARSER = (0.15, 0.25), 0.3
 """Correlations of neighbours from which noise is not white, and not at all; and what the network that
 denoises eigenimages is told then, as a part more than the level of the white noise."""
+ALONE = 0.38, 0.72
+"""The largest part of the model for white noise, and for noise with stripes."""
 TAILS = 0.003, 0.007
 """Shares of voxels far from the model (:func:`measure_tails`) from which it has a larger part, and stands
 alone."""
@@ -175,21 +177,35 @@ def measure_tails(sample: Sample, x: Tensor) -> float:
     return int((far & sample.ok).sum()) / max(1, int(sample.ok.sum()))
 
 
-def model_part(law: NoiseLaw, outliers: float = 0.0, uneven: float = 0.0) -> float:
+def measure_stripes(sample: Sample, x: Tensor) -> float:
+    """How much more the means of columns, or of rows, of y - x vary than those of white noise do.
+
+    Over the eight pixels of a block, mean over bands; at most 7. White noise has 0 to 0.1, stripes in a third
+    of the bands 0.3 and more.
+    """
+    side = sample.y.shape[-1]
+    rest = torch.where(sample.ok, sample.y - x, 0.0)
+    bound = 4 * find_spread(rest.abs(), sample.ok)[:, None, None, None]
+    rest = rest.clamp(-bound, bound)
+    power = rest.square().flatten(1).mean(1).clamp_min(1e-30)
+    means = (rest.mean(dim).square().flatten(1).mean(1) for dim in (2, 3))
+    return max(float((side * m / power).mean()) for m in means) - 1
+
+
+def model_part(law: NoiseLaw, mixed: float = 0.0, stripes: float = 0.0) -> float:
     """How much of the result comes from the weighted model, 0 to 1; the rest from the eigenimages.
 
-    0 up to a level of 12/255, then linear to its largest value at 32/255. That is 0.65 where there are no
-    outliers: the two err differently, and their mean is better than either by 0.6 to 1 dB for even noise
-    and stripes. It is 1 from 0.8 % of outliers, which the eigenimages do not forgive.
+    0 up to a level of 12/255, then linear to its largest value at 20/255. The two err differently, and for
+    white noise and stripes their mean is better than either.
 
     Args:
-        outliers: share of the voxels that are impulses, dead, or otherwise far from the model.
-        uneven: :func:`measure_unevenness`; noise that varies over the image is for the weights, from 0.2
-            alone.
+        mixed: 0 for noise that is alike everywhere, 1 for what the eigenimages do not forgive.
+        stripes: :func:`measure_stripes`.
     """
-    mixed = min(1.0, max(0.0, (outliers - 0.002) / 0.006, (uneven - 0.1) / 0.1))
+    low, high = ALONE
+    part = low + (high - low) * min(1.0, max(0.0, (stripes - 0.1) / 0.2))
     loud = min(1.0, max(0.0, (mean_level(law) - MILD) / (LOUD - MILD)))
-    return loud * (0.65 + 0.35 * mixed)
+    return loud * (part + (1 - part) * mixed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,7 +289,10 @@ def choose_blend(sample: Sample, x: Tensor, law: NoiseLaw, dead: float) -> Blend
     clean = replace(sample, ok=sample.ok & ~found)
     share = dead + int(found.sum()) / max(1, int(sample.ok.sum()))
     law = clean.law
-    part = model_part(law, share, measure_unevenness(clean, x, law))
+    # Outliers, and noise that varies over the image, are for the weights.
+    uneven = measure_unevenness(clean, x, law)
+    mixed = min(1.0, max(0.0, (share - 0.002) / 0.006, (uneven - 0.1) / 0.1))
+    part = model_part(law, mixed, measure_stripes(clean, x))
     if mean_level(law) > MILD:
         part = max(part, min(1.0, (measure_tails(clean, x) - TAILS[0]) / (TAILS[1] - TAILS[0])))
     if sample.impulses > IMPULSES:

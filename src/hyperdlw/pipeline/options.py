@@ -15,6 +15,7 @@ from ..networks import find_device, solver_device
 from ..solver import Model, Schedule
 from ..testbed import Truth
 from ..weights import DEFAULT, Source, Spec, Uniform, resolve
+from .mild import LEAST_BANDS
 from .prepare import Range, check_range
 from .protect import Protect, Protection, parse_protection
 
@@ -70,6 +71,7 @@ class Options:
         protect: spectra and pixels that must not be smoothed away.
         device: where networks work: "cpu", "cuda" or "mps".
         quality: a name of :data:`hyperdlw.models.defaults.QUALITIES`.
+        refine: whether a learned step may follow the model.
     """
 
     model: str
@@ -93,6 +95,7 @@ class Options:
     protect: Protection | None = None
     device: str = "cpu"
     quality: str = defaults.NORMAL
+    refine: bool = True
 
     @property
     def solver_device(self) -> str:
@@ -123,6 +126,10 @@ class Options:
     def mild(self) -> bool:
         """Whether eigenimages take the place of the model where the noise is mild."""
         return self._entry.mild and self.follows_level
+
+    def refines(self, bands: int) -> bool:
+        """Whether a step with a learned prior follows the model; it was trained on many bands."""
+        return self.refine and self.mild and not self.in_colour and bands >= LEAST_BANDS
 
     @property
     def in_colour(self) -> bool:

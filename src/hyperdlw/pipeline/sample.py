@@ -27,7 +27,7 @@ from ..weights import (
 LEAST_TRUST = 0.05
 STEP = 0.1
 """Least distance of a lone voxel from its neighbours, in ranges."""
-MILD, LOUD = 12 / 255, 32 / 255
+MILD, LOUD = 12 / 255, 20 / 255
 """Noise levels up to which the eigenimages stand alone, and from which the model has its largest part."""
 
 

@@ -20,6 +20,7 @@ from .job import Band, Job, Reader
 from .mild import Blend
 from .prepare import count_poor, find_middle, look_at_band
 from .products import ArrayOutputs, Pens
+from .refine import Refinement, approach, sum_moments
 from .set_aside import guess_fill
 from .uncertainty import AROUND, average_window, disturb_rows, draw_rows
 from .whiteness import AuditImage, sum_rows
@@ -134,23 +135,44 @@ def weights_strip(
 # Restore: model and eigenimages.
 
 
+def approach_strip(job: Job, i: int) -> None:
+    """The second moments of a strip of what the learned step begins with."""
+    assert job.result is not None
+    rows = job.plan.window(i, 0).own
+    v = approach(*(a.read(rows) for a in (job.y, job.w, job.result)))
+    np.save(job.folder / f"{job.tag}approach-{i}.npy", sum_moments(v).numpy())
+
+
+def refine_strip(job: Job, refinement: Refinement, out: DiskArray, i: int) -> None:
+    """A strip after the learned step."""
+    assert job.result is not None
+    rows, inside = surround(job, i)
+    y, w, x = (a.read(rows) for a in (job.y, job.w, job.result))
+    out.write(job.plan.window(i, 0).own, refinement.denoise(approach(y, w, x), w, x)[:, inside])
+
+
+def surround(job: Job, i: int) -> tuple[slice, slice]:
+    """The rows that a network for eigenimages must see of a strip, and where the strip is among them."""
+    own = job.plan.window(i, 0).own
+    # The squares of the network lie as in the whole image.
+    top = max(0, own.start - REACH) // FOLD * FOLD
+    rows = slice(top, min(own.stop + REACH, job.plan.shape[1]))
+    return rows, slice(own.start - top, own.stop - top)
+
+
 def fill_strip(job: Job, blend: Blend, i: int) -> None:
     """A strip with the model where voxels are lost, and the second moments of its bands."""
     rows = job.plan.window(i, 0).own
     filled, _ = blend.fill(job.y.read(rows), job.image.read(rows))
     job.array("filled").write(rows, filled)
-    flat = filled.flatten(1).double()
-    np.save(job.folder / f"{job.tag}moments-{i}.npy", (flat @ flat.T).numpy())
+    np.save(job.folder / f"{job.tag}moments-{i}.npy", sum_moments(filled).numpy())
 
 
 def denoise_strip(job: Job, blend: Blend, images: Eigenimages, i: int) -> None:
     """The eigenimages of a strip without their noise."""
-    own = job.plan.window(i, 0).own
-    # The squares of the network lie as in the whole image.
-    top = max(0, own.start - REACH) // FOLD * FOLD
-    filled = job.array("filled").read(slice(top, min(own.stop + REACH, job.plan.shape[1])))
-    shrunk = blend.shrink(images, filled)[:, own.start - top : own.stop - top]
-    job.array("shrunk").write(own, shrunk)
+    rows, inside = surround(job, i)
+    shrunk = blend.shrink(images, job.array("filled").read(rows))[:, inside]
+    job.array("shrunk").write(job.plan.window(i, 0).own, shrunk)
 
 
 def look_strip(job: Job, blend: Blend, i: int) -> list[list[float]]:

@@ -17,5 +17,7 @@ from .recipe import Recipe as Recipe
 from .recipe import RecipeFile as RecipeFile
 from .recipe import TrainingPlan as TrainingPlan
 from .recipe import read_recipe as read_recipe
+from .refine import RefineRecipe as RefineRecipe
+from .refine import train_refine as train_refine
 from .rival import plan_rival as plan_rival
 from .rival import train_rival as train_rival

@@ -89,10 +89,16 @@ class MapPatches:
             self._cut_patch(np.random.default_rng([self.recipe.seed, step, i])) for i in indices
         ]
 
+    def draw_crop(self, rng: np.random.Generator) -> tuple[F32, str]:
+        """A crop of some image, and its kind."""
+        shares = dict(zip(FLOORS, self.recipe.shares, strict=True))
+        kind, image = draw_image(self.kinds, shares, rng)
+        return self._cut_crop(image, kind, rng), kind
+
     def _cut_patch(self, rng: np.random.Generator) -> MapPatch:
         r = self.recipe
-        kind, image = draw_image(self.kinds, dict(zip(FLOORS, r.shares, strict=True)), rng)
-        x = torch.from_numpy(self._cut_crop(image, kind, rng))
+        crop, kind = self.draw_crop(rng)
+        x = torch.from_numpy(crop)
         variance = draw_variance(x, rng, FLOORS[kind] / 255, r.sigma / 255)
         y = x + variance.sqrt() * torch.from_numpy(rng.standard_normal(x.shape, np.float32))
         level = variance.mean((1, 2)).sqrt()

@@ -171,14 +171,21 @@ def train_denoiser(
     maps: Annotated[
         bool, typer.Option("--maps", help="train the denoiser of eigenimages instead")
     ] = False,
+    refine: Annotated[
+        bool, typer.Option("--refine", help="train the step that follows the model instead")
+    ] = False,
 ) -> None:
-    """Train the denoiser of plug-and-play, or that of eigenimages."""
+    """Train the denoiser of plug-and-play, that of eigenimages, or the step that follows the model."""
     from ... import train as kinds
 
-    name = name or ("maps" if maps else "gauss")
+    name = name or ("refine" if refine else "maps" if maps else "gauss")
     scenes = options.read_scenes(cubes)
 
     def run(out: Path, how: RunSettings) -> Path:
+        if refine:
+            for_step = options.change_plan(kinds.RefineRecipe(name), steps)
+            images = gather(for_step, kinds.load_pictures(grey))
+            return kinds.train_refine(for_step, images, out, **how)
         if maps:
             for_maps = options.change_plan(kinds.MapRecipe(name), steps)
             images = gather(for_maps, kinds.load_pictures(grey))

@@ -26,7 +26,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from ...networks import MapNet, files, place_network
+from ...networks import MapNet, files, find_details, place_network
 from . import framelet
 
 CAUTION = 2.0
@@ -93,10 +93,28 @@ def guess_images(images: Tensor, spread: Tensor) -> Tensor:
     return guessed
 
 
+def guess_refined(images: Tensor, known: Tensor, trust: Tensor) -> Tensor:
+    """Eigenimages in units of their noise after a step that is learned.
+
+    Args:
+        images: of measured and restored values together (image, row, col).
+        known: the same of the restored ones.
+        trust: how much of an image was measured, 0 to 1.
+    """
+    net = place_network(load_maps("refine"), images.device)
+    guessed: Tensor = net(images, make_hints(known, trust))
+    return guessed
+
+
+def make_hints(known: Tensor, trust: Tensor) -> Tensor:
+    """What the network for a learned step sees beside the images (image, hint, row, col)."""
+    return torch.cat([find_details(known[:, None]), 4 * trust[:, None] - 2], 1)
+
+
 @cache
-def load_maps() -> MapNet:
-    """The shipped denoiser of eigenimages."""
-    net = files.load_denoiser("maps").net
+def load_maps(name: str = "maps") -> MapNet:
+    """A shipped network for eigenimages."""
+    net = files.load_denoiser(name).net
     assert isinstance(net, MapNet)
     return net
 
