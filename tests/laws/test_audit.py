@@ -119,7 +119,7 @@ def test_pieces_sum_to_the_whole(height: int) -> None:
     for first in range(0, 33, height):
         rows = slice(first, min(first + height, 33))
         for own, wide in cut_pieces(rows, 5, 20, 33):
-            ends = wide.start < own.start, wide.stop > own.stop
+            ends = own.start - wide.start, wide.stop - own.stop
             piece = AuditRows(y[:, wide], x[:, wide], ok[:, wide], *ends)
             sums = sums + sum_piece(piece, law)
     found = find_correlations(sums.pairs)
@@ -135,6 +135,14 @@ def test_pieces_sum_to_the_whole(height: int) -> None:
     inner = seen[2, 1:-1, 1:-1]
     expected = np.corrcoef(z[2, 1:-1, 1:-1][inner], around[inner])[0, 1]
     assert float(found[4, 2]) == pytest.approx(expected, abs=1e-6)
+    others = x[[0, 1, 3, 4]].sum(0).numpy()
+    inner = seen[2, 2:-2, 2:-2]
+    detail = np.zeros(inner.shape)
+    for d, sign in ((1, 1), (2, -1)):
+        for i, j in ((-d, -d), (-d, 0), (-d, d), (0, -d), (0, d), (d, -d), (d, 0), (d, d)):
+            detail += sign * others[2 + i : 31 + i, 2 + j : 18 + j]
+    expected = np.corrcoef(z[2, 2:-2, 2:-2][inner], detail[inner])[0, 1]
+    assert float(found[6, 2]) == pytest.approx(expected, abs=1e-6)
     assert int(sums.energy[2, 0]) == int(seen[2].sum())
 
 

@@ -53,7 +53,7 @@ MEANS = {
     "neighbours": "neighbouring pixels",
     "pooled": "neighbours, five bands summed",
     "image": "with the image around the pixel",
-    "edges": "energy with edges",
+    "edges": "with edges and detail",
 }
 
 

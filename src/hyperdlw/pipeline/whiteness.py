@@ -9,7 +9,9 @@ in standard deviations of the noise (v is its law), cut to four of them. Voxels 
 - none of neighbouring pixels summed over five bands, where what is removed from several bands adds up;
 - none with the restored image around the pixel (the mean of its four neighbours, so that the noise of the
   pixel itself has no part in it): something in proportion to the image would be missing;
-- no more energy where the restored image has edges: correlation of z^2 with the length of the gradient.
+- none with its edges: neither has z^2 more energy where the gradient is long, nor does z follow the detail of
+  the bands around, upright or reversed (eight pixels at a distance of one less eight of two: of other bands
+  and pixels, since the noise that is left in x is in z as well). The larger one counts.
 
 A good restoration of white noise has small correlations of its own: noise that it leaves in x is missing
 in y - x, and some texture goes. So a correlation counts from a limit on,  floor + 4 / sqrt(pixels),  whose
@@ -43,7 +45,7 @@ CUT = 4.0
 POOLED = 2
 """Bands on either side that are summed."""
 SIGNS = ("neighbours", "pooled", "image", "edges")
-FLOORS = (0.06, 0.08, 0.13, 0.12)
+FLOORS = (0.06, 0.08, 0.13, 0.14)
 """Correlations that a good restoration of white noise may have, for the four signs of structure."""
 SURE = 4.0
 """Standard errors that are added to them."""
@@ -51,8 +53,11 @@ MOVED = 0.1
 """A band that lost less than this part of its noise lost nothing."""
 PIECE = 2**19
 """Voxels that are looked at at once."""
-KINDS = 6
-"""Pairs whose moments are summed: neighbours and pooled along rows and columns, image, edges."""
+AROUND = 2
+"""Rows on either side that a pixel is compared with."""
+EIGHT = tuple((i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j)
+KINDS = 7
+"""Pairs whose moments are summed: neighbours and pooled along rows and columns, image, edges and detail."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,29 +83,29 @@ class AuditSums:
 
 @dataclass(frozen=True, eq=False)
 class AuditRows:
-    """Rows of an image with one more on either side, where it has them.
+    """Rows of an image with :data:`AROUND` more on either side, where it has them.
 
     Attributes:
         y, x: before and after, (band, row, col) on the unit scale.
         ok: voxels that take part.
-        above, below: whether the first and the last row is one more.
+        above, below: how many more there are.
         deviation: standard deviations of x, if they are known.
     """
 
     y: Tensor
     x: Tensor
     ok: Tensor
-    above: bool
-    below: bool
+    above: int
+    below: int
     deviation: Tensor | None = None
 
 
 def cut_pieces(rows: slice, bands: int, cols: int, height: int) -> Iterator[tuple[slice, slice]]:
-    """Pieces of rows of an image of some height, and the same with a row more on either side."""
+    """Pieces of rows of an image of some height, and the same with more on either side."""
     step = max(4, PIECE // (bands * cols))
     for first in range(rows.start, rows.stop, step):
         last = min(first + step, rows.stop)
-        yield slice(first, last), slice(max(0, first - 1), min(height, last + 1))
+        yield slice(first, last), slice(max(0, first - AROUND), min(height, last + AROUND))
 
 
 def sum_piece(piece: AuditRows, law: NoiseLaw) -> AuditSums:
@@ -109,11 +114,8 @@ def sum_piece(piece: AuditRows, law: NoiseLaw) -> AuditSums:
     variance = law.variance(x)
     z = torch.where(ok, (y - x) / variance.clamp_min(NOTHING**2).sqrt(), 0.0).clamp(-CUT, CUT)
     seen = ok.to(z)
-    pooled = z.clone()
-    for k in range(1, POOLED + 1):
-        pooled[k:] += z[:-k]
-        pooled[:-k] += z[k:]
-    first, last = int(piece.above), z.shape[1] - int(piece.below)
+    pooled = z + _sum_around(z)
+    first, last = piece.above, z.shape[1] - piece.below
     own = slice(first, last)
     found = []
     for v in (z, pooled):
@@ -122,16 +124,41 @@ def sum_piece(piece: AuditRows, law: NoiseLaw) -> AuditSums:
         found.append(_sum_pairs(v[:, down], v[:, next_row], seen[:, down] * seen[:, next_row]))
         a, b, m = v[:, own], v[:, own], seen[:, own]
         found.append(_sum_pairs(a[..., :-1], b[..., 1:], m[..., :-1] * m[..., 1:]))
-    # The pixels with four neighbours; those of the image's first and last row have none.
-    inner, mid = z[:, 1:-1, 1:-1], seen[:, 1:-1, 1:-1]
-    up, under, left, right = x[:, :-2, 1:-1], x[:, 2:, 1:-1], x[:, 1:-1, :-2], x[:, 1:-1, 2:]
+    # The pixels that have the neighbours; those at the borders of the image have not.
+    here = _cut_inner(piece, 1)
+    up, under, left, right = (here(x, *d) for d in ((-1, 0), (1, 0), (0, -1), (0, 1)))
     steep = ((up - under).square() + (left - right).square()).sqrt()
-    found.append(_sum_pairs(inner, (up + under + left + right) / 4, mid))
-    found.append(_sum_pairs(inner.square(), steep, mid))
+    found.append(_sum_pairs(here(z), (up + under + left + right) / 4, here(seen)))
+    found.append(_sum_pairs(here(z).square(), steep, here(seen)))
+    there = _cut_inner(piece, AROUND)
+    detail = sum(there(x, i, j) - there(x, AROUND * i, AROUND * j) for i, j in EIGHT)
+    assert isinstance(detail, Tensor)
+    found.append(_sum_pairs(there(z), _sum_around(detail), there(seen)))
     sd = torch.zeros_like(x) if piece.deviation is None else piece.deviation
     parts = (seen, z.square(), variance * seen, (sd * seen).square())
     energy = torch.stack([v[:, own].sum((1, 2), dtype=torch.float64) for v in parts], 1)
     return AuditSums(torch.stack(found), energy)
+
+
+def _cut_inner(piece: AuditRows, margin: int) -> Callable[..., Tensor]:
+    """What cuts the pixels out that have so many on all sides, or those some rows and columns further."""
+    rows, cols = piece.x.shape[1:]
+    top, bottom = max(margin, piece.above), rows - max(margin, piece.below)
+
+    def cut(v: Tensor, down: int = 0, right: int = 0) -> Tensor:
+        r, c = (top + down, bottom + down), (margin + right, cols - margin + right)
+        return v[:, r[0] : max(r), c[0] : max(c)]
+
+    return cut
+
+
+def _sum_around(v: Tensor) -> Tensor:
+    """For every band the sum of the bands on either side of it."""
+    total = torch.zeros_like(v)
+    for k in range(1, POOLED + 1):
+        total[k:] += v[:-k]
+        total[:-k] += v[k:]
+    return total
 
 
 def _sum_pairs(a: Tensor, b: Tensor, seen: Tensor) -> Tensor:
@@ -230,7 +257,8 @@ def judge_sums(sums: AuditSums, use: NDArray[np.bool_]) -> Audit:
     found = find_correlations(sums.pairs)
     near = torch.minimum(found[0], found[1])
     pooled = torch.minimum(found[2], found[3])
-    values = torch.stack([near, pooled, found[4], found[5]], 1)
+    edges = torch.maximum(found[5], found[6].abs())
+    values = torch.stack([near, pooled, found[4], edges], 1)
     counts = sums.pairs[[0, 2, 4, 5], :, 0].T.clamp_min(1)
     over = values > torch.tensor(FLOORS) + SURE / counts.sqrt()
     voxels, square, noise, left = sums.energy.unbind(1)
@@ -325,7 +353,7 @@ def sum_rows(
     for own, wide in cut_pieces(rows, bands, cols, height):
         part = read(wide)
         ok = belief.find_known(part.y, part.model, part.w, include)
-        ends = wide.start < own.start, wide.stop > own.stop
+        ends = own.start - wide.start, wide.stop - own.stop
         sums = sums + sum_piece(AuditRows(part.y, part.x, ok, *ends, part.deviation), law)
     return sums
 
