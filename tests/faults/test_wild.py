@@ -32,6 +32,7 @@ def test_every_model_stands_it(noisy: np.ndarray, model: str) -> None:
         assert moved < 0.02, (value, moved)
         assert found.cube.data[PLACE] == np.float32(value)
         assert found.report.set_aside["wild_voxels"] == 1
+        assert any("keep their values (--fill" in note for note in found.report.notes)
 
 
 @pytest.mark.parametrize("tile", [None, 12], ids=["memory", "strips"])
@@ -58,6 +59,7 @@ def test_fill_gives_the_value_of_the_model(noisy: np.ndarray, tile: int | None) 
     found = denoise(spoilt, model="tv", weights="uniform", fill=True, tile=tile)
     assert -0.5 < found.cube.data[PLACE] < 1.5
     assert found.cube.valid.all()
+    assert any(note.endswith("set aside and were filled") for note in found.report.notes)
 
 
 @pytest.mark.parametrize("value", [-9999.0, -32768.0, 1e20, 65535.0])

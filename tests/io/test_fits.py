@@ -74,6 +74,7 @@ def test_only_the_cube_differs_in_the_output(
 def test_what_is_no_cube_is_one_sentence(tmp_path: Path, cube: NDArray[np.float32]) -> None:
     whole = make_file(tmp_path / "a.fits", cube).read_bytes()
     bad = {"flat": whole[:2880], "short": whole[:7000], "endless": whole[:9] + b" " * 9000}
+    bad["cut behind the word END"] = whole[: 2880 + whole[2880:].index(b"END     ") + 80]
     for name, data in bad.items():
         path = tmp_path / f"{name}.fits"
         path.write_bytes(data)
