@@ -7,9 +7,12 @@ which the numbers of that array are replaced; other HDF4 files are not written.
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
@@ -17,7 +20,7 @@ from typing import Protocol
 import numpy as np
 
 from ..cube import Encoding
-from ..errors import MissingDependency
+from ..errors import BadFile, MissingDependency
 from .array_tree import Node, Tree, open_tree
 from .checks import check_count, check_promise, count_bytes, explain_errors
 from .formats import KeyedFormat
@@ -32,6 +35,16 @@ TYPES |= {23: "uint16", 24: "int32", 25: "uint32"}
 """Numbers of the types of HDF4."""
 SPECTRAL = {"Spectral Center Wavelengths": "wavelength", "Spectral Bandwidths": "fwhm"}
 """Hyperion's arrays (band, col), in nm; a band gets the mean of its columns."""
+TRIAL = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_CPU, (2, 2))
+from pyhdf.SD import SD
+file = SD(sys.argv[1])
+for name in file.datasets():
+    file.select(name).attributes()
+file.attributes()
+"""
+"""On bytes that are wrong the library may run for ever or crash."""
 
 
 class Item(Protocol):
@@ -118,6 +131,16 @@ class Array:
             self.item[index] = np.ascontiguousarray(values)
 
 
+@lru_cache(maxsize=64)
+def try_library(path: Path, size: int, changed: int) -> None:
+    """Refuse a file that the library never finishes with: it is opened in another process before."""
+    run = subprocess.run([sys.executable, "-c", TRIAL, str(path)], capture_output=True)
+    if run.returncode < 0:  # a signal: out of time, or a crash
+        raise BadFile(
+            f"{path} is damaged: the HDF4 library does not get through it; get a fresh copy"
+        )
+
+
 @contextmanager
 def open_hdf4(path: Path, mode: str = "READ") -> Iterator[OpenFile]:
     """An open file, or a sentence that says how to get the package for it."""
@@ -127,6 +150,8 @@ def open_hdf4(path: Path, mode: str = "READ") -> Iterator[OpenFile]:
         words = "is HDF4, which needs an extra package: pip install 'hyperdlw[hdf4]'"
         raise MissingDependency(f"{path} {words}, or convert it with 'h4toh5'") from error
     with explain_errors(path):
+        about = path.stat()
+        try_library(path, about.st_size, about.st_mtime_ns)
         file: OpenFile = sd.SD(str(path), getattr(sd.SDC, mode))
     try:
         yield file
