@@ -16,11 +16,11 @@ from pathlib import Path
 
 import torch
 
-from hyperdlw.bench.experiment import Scene, write_files, write_rows
+from hyperdlw.bench.experiment import Scene, write_files
 from hyperdlw.bench.paper import MEAN, find_printed
 from hyperdlw.bench.report import list_own_models
 from hyperdlw.bench.runner import Restorer, make_noisy
-from hyperdlw.bench.tables import NETWORKS, SIMPLE, SOURCE_MODELS, Row
+from hyperdlw.bench.tables import NETWORKS, SIMPLE, SOURCE_MODELS, Row, write_rows
 from hyperdlw.bench.theory import EPSILONS, TARGETS, correlate_ranks, measure_divergences
 from hyperdlw.pipeline import theory
 from hyperdlw.testbed import SceneChoice, load_scenes, metrics

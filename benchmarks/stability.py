@@ -16,7 +16,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from hyperdlw.bench.experiment import write_files, write_rows
+from hyperdlw.bench.experiment import write_files
+from hyperdlw.bench.tables import write_rows
 from hyperdlw.solver.penalties import svt_bands
 
 Threshold = Callable[[Tensor, float], Tensor]

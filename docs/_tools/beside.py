@@ -10,10 +10,9 @@ import re
 import statistics
 from pathlib import Path
 
-from hyperdlw.bench.experiment import wrap_prose, write_rows
 from hyperdlw.bench.paper import write_beside
 from hyperdlw.bench.report import list_own_models
-from hyperdlw.bench.tables import NETWORKS, REFERENCE, TABLES
+from hyperdlw.bench.tables import NETWORKS, REFERENCE, TABLES, wrap_prose, write_rows
 
 RESULTS = Path(__file__).parents[1] / "results"
 NAMES = ("simple", "targets", "rivals", "pnp")

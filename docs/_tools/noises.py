@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import hyperdlw
-from hyperdlw.bench.experiment import wrap_prose, write_rows
 from hyperdlw.bench.field import ALIKE, mean_psnr
+from hyperdlw.bench.tables import wrap_prose, write_rows
 from hyperdlw.pipeline import pseudo_colour
 from hyperdlw.testbed import find_noise, make_textured_scene
 

@@ -11,9 +11,9 @@ from ..models import MODEL, WEIGHTS, build_model
 from ..pipeline import advise, denoise
 from ..testbed import CASES, find_noise
 from ..weights import resolve
-from .experiment import Experiment, Record, Scene, Tell, Trial, loop_images, write_rows
+from .experiment import Experiment, Record, Scene, Tell, Trial, loop_images
 from .runner import Restorer, judge_psnr, make_noisy
-from .tables import NETWORKS, Row, Strength
+from .tables import NETWORKS, Row, Strength, write_page, write_rows
 
 MODELS = tuple(dict.fromkeys((MODEL, "nn", "tv", "tvs", "e3dtv")))
 OCTAVES = tuple(2.0**k for k in range(-2, 4))
@@ -84,14 +84,6 @@ def measure(scene: Scene, noise: str, seed: int, names: Sequence[str] = MODELS) 
 
 def write_markdown(records: Sequence[Record], names: Sequence[str] = MODELS) -> str:
     """Mean losses, and the advice image by image."""
-    lines = [
-        "# Automatic strength and advice",
-        "",
-        f"Mean loss in dB over {len(records)} noisy cubes. The grid: the models {', '.join(names)} with "
-        f"the network {WEIGHTS} at the strengths {', '.join(f'{s:g}' for s in OCTAVES)}, and with the other "
-        "six networks at strength 1.",
-        "",
-    ]
     every, rows = [], []
     for m in names:
         found = [r["automatic"][m] for r in records]
@@ -99,15 +91,9 @@ def write_markdown(records: Sequence[Record], names: Sequence[str] = MODELS) -> 
         every += lost
         fixed = statistics.fmean(r["best"] - r["one"] for r in found)
         rows.append((m, f"{statistics.fmean(lost):.2f}", f"{fixed:.2f}"))
-    titles = ("model", "`--strength auto` below the best strength", "strength 1 below it")
+    rows.append(("mean", f"{statistics.fmean(every):.2f}", ""))
     losses = [r["best"]["psnr"] - r["advice"]["psnr"] for r in records]
-    lines += [
-        *write_rows(titles, rows),
-        f"| mean | {statistics.fmean(every):.2f} | |",
-        "",
-        f"`hyperdlw advise` is {statistics.fmean(losses):.2f} dB below the best of the grid on average, "
-        f"{max(losses):.2f} dB at worst.",
-        "",
+    images = [
         "| scene | noise | advice | PSNR | best of the grid | PSNR |",
         "|---|---|---|---:|---|---:|",
     ]
@@ -116,5 +102,15 @@ def write_markdown(records: Sequence[Record], names: Sequence[str] = MODELS) -> 
             "{}, {}, {:.2g} | {:.2f}".format(*r[kind]["method"], r[kind]["psnr"])
             for kind in ("advice", "best")
         ]
-        lines.append(f"| {r['scene']} | {find_noise(r['noise']).title} | {' | '.join(both)} |")
-    return "\n".join(lines) + "\n"
+        images.append(f"| {r['scene']} | {find_noise(r['noise']).title} | {' | '.join(both)} |")
+    titles = ("model", "`--strength auto` below the best strength", "strength 1 below it")
+    return write_page(
+        "# Automatic strength and advice",
+        f"Mean loss in dB over {len(records)} noisy cubes. The grid: the models {', '.join(names)} with "
+        f"the network {WEIGHTS} at the strengths {', '.join(f'{s:g}' for s in OCTAVES)}, and with the other "
+        "six networks at strength 1.",
+        write_rows(titles, rows),
+        f"`hyperdlw advise` is {statistics.fmean(losses):.2f} dB below the best of the grid on average, "
+        f"{max(losses):.2f} dB at worst.",
+        images,
+    )

@@ -25,11 +25,10 @@ from .experiment import (
     Tell,
     Trial,
     make_scene,
-    write_rows,
 )
 from .paper import find_paper_value
 from .runner import count_source_parameters, make_noisy, plan_cases, run_cases
-from .tables import MAIN, ORIGINAL, RIVALS, Row, Table
+from .tables import MAIN, ORIGINAL, RIVALS, Row, Table, list_skipped, write_page, write_rows
 
 SIDES = (64, 128, 256)
 BANDS = 31
@@ -228,17 +227,12 @@ def write_markdown(
         paper = _write_paper("tab-time", "{0:.1f}", *methods.get(line.name, ("", "")))
         rows.append([line.name, *cells, grows, against, _thousands(line.parameters), paper])
     titles = ["method", *[f"{s}x{s}" for s in sides], ratio, "to default", "parameters", "paper"]
-    text = [
+    return write_page(
         "# Cost: parameters and seconds (tab-numparams, tab-time)",
-        "",
         "## Parameters",
-        "",
         f"At {BANDS} bands (3 for colour).",
-        "",
-        *write_rows(("network", "parameters", "paper"), known),
-        "",
+        write_rows(("network", "parameters", "paper"), known),
         "## Seconds",
-        "",
         "Seconds of the processor, so that other programs on the machine do not count. "
         f"Images of {BANDS} bands made by code, case-1 noise, {torch.get_num_threads()} thread(s); with the "
         f"weights where there are any. The deep image prior is timed for {FEW} iterations and "
@@ -247,13 +241,9 @@ def write_markdown(
         "the default method"
         + (f", {default.name}." if default else ".")
         + " 'paper': the seconds of tab-time, of another machine, for images whose size it does not say.",
-        "",
-        *write_rows(titles, rows),
-    ]
-    skipped = sorted({f"{r['model']}: {r['skipped']}" for r in records if "skipped" in r})
-    if skipped:
-        text += ["", "## Not run", "", *[f"- {reason}" for reason in skipped]]
-    return "\n".join(text) + "\n"
+        write_rows(titles, rows),
+        list_skipped(records, "model"),
+    )
 
 
 def _write_paper(table: str, form: str, *row: str) -> str:

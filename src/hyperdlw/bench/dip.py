@@ -27,11 +27,10 @@ from .experiment import (
     Tell,
     Trial,
     loop_images,
-    write_rows,
 )
 from .paper import find_paper_value
 from .runner import find_source, hash_network, make_noisy
-from .tables import MAIN, NETWORKS, ORIGINAL, REFERENCE
+from .tables import MAIN, NETWORKS, ORIGINAL, REFERENCE, write_page, write_rows
 
 LABEL = "tab-S2DIP"
 LAST = 100
@@ -212,25 +211,19 @@ def write_markdown(records: Sequence[Record], sides: dict[str, str]) -> str:
         "max",
         "max - final",
     ]
-    lines = [
+    return write_page(
         "# Deep image prior with and without weights (tab-S2DIP)",
-        "",
         f"{places}; {seeds} seed{'s' * (seeds > 1)}; "
         f"{', '.join(f'{name} {count}' for name, count in counts.items())} iterations, where the "
         f"authors' program takes 7000. Final: mean PSNR of the last {LAST} iterations, in dB. Max: the "
         "best iteration, which nobody can find without the clean cube. The paper's columns are for 7000 "
         "iterations on the whole CAVE scene jelly_beans, three runs each: other data and a longer run, and "
         "its S2DIP is far better than ours, so that the gain of the weights is not comparable.",
-        "",
-        *write_rows(titles, rows, left=2),
-        "",
+        write_rows(titles, rows, left=2),
         "## Headlines",
-        "",
-        *said,
-        "",
+        said,
         "![dip](dip.png)",
-    ]
-    return "\n".join(lines) + "\n"
+    )
 
 
 def draw_psnr_curves(records: Sequence[Record]) -> bytes:

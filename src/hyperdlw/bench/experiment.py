@@ -14,7 +14,6 @@ import inspect
 import itertools
 import json
 import subprocess
-import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -31,7 +30,7 @@ from ..errors import BadFile
 from ..io import atomic
 from ..networks import RIVALS
 from ..testbed import Noise, find_noise, synthetic
-from .tables import REFERENCE
+from .tables import REFERENCE, wrap_prose
 
 F32 = NDArray[np.float32]
 Record = dict[str, Any]
@@ -321,41 +320,6 @@ def make_scene(seed: int, bands: int, side: int) -> Scene:
     """A scene made by code, for what needs no data."""
     made = synthetic(bands, side, side, rng=np.random.default_rng(seed))
     return Scene(f"synthetic {seed}", made.data)
-
-
-# Reports.
-
-
-def write_rows(titles: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> list[str]:
-    """A Markdown table; all columns but the first ``left`` are aligned to the right.
-
-    >>> write_rows(("a", "b"), [("x", "1")])
-    ['| a | b |', '|---|---:|', '| x | 1 |']
-    """
-    rule = "|" + "---|" * left + "---:|" * (len(titles) - left)
-    head, *body = (f"| {' | '.join(cells)} |" for cells in (titles, *rows))
-    return [head, rule, *body]
-
-
-def wrap_prose(text: str, width: int = 100) -> str:
-    """Break the long lines of a Markdown text; rows of tables and headings stay as they are.
-
-    >>> wrap_prose("- a bb - ccc\\n| a bb ccc |", 8).splitlines()
-    ['- a bb -', '  ccc', '| a bb ccc |']
-    """
-
-    def wrap_line(line: str) -> str:
-        if len(line) <= width or line.startswith(("|", "#")):
-            return line
-        indent = "  " if line.startswith("- ") else ""
-        # A line must not begin with a dash: it would be an item of a list.
-        kept = line.replace(" - ", "\0- ")
-        filled = textwrap.fill(
-            kept, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-        )
-        return filled.replace("\0", " ")
-
-    return "\n".join(map(wrap_line, text.split("\n")))
 
 
 def write_files(folder: Path, contents: Mapping[str, str | bytes]) -> list[Path]:

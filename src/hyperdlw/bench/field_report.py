@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..testbed import CASES, find_noise
-from .experiment import Record, write_rows
+from .experiment import Record
 from .report import FIGURES
+from .tables import list_skipped, write_page, write_rows
 
 WORSE = 0.05
 """dB below the input from which a cube counts as made worse."""
@@ -218,38 +219,25 @@ def write_markdown(records: Sequence[Record], titles: Mapping[str, str]) -> str:
     scored = [r for r in records if "psnr" in r]
     methods = [m for m in ("noisy", *titles) if any(r["method"] == m for r in scored)]
     seeds = len({r["seed"] for r in scored})
-    lines = [
+    bars = [b.cells for b in list_bars(records)]
+    parts: list[str | list[str]] = [
         "# The field: every method as a user runs it",
-        "",
         f"The noisy cube and nothing else, {seeds} noise draw{'s' * (seeds > 1)}. Bands have random gains "
         "and offsets. Figures are means over scenes and draws, on the scale of the clean band, not cut to "
         "[0, 1], off bright pixels and gaps; a band that is the same counts 200 dB. Airborne scenes carry "
         "noise of their own, so they judge no level above an SNR of 50. Lines that know more than a user "
         "are labelled and are not compared with.",
-        "",
         "## The bars",
-        "",
-        *write_rows(
-            ("what", "bar", "measured", "met"), [b.cells for b in list_bars(records)], left=4
-        ),
-        "",
+        write_rows(("what", "bar", "measured", "met"), bars, left=4),
     ]
     for group in dict.fromkeys(r["group"] for r in scored):
         mine = [r for r in scored if r["group"] == group]
         scenes = ", ".join(dict.fromkeys(r["scene"] for r in mine))
-        lines += [f"## Scenes: {group}", "", f"{scenes}.", ""]
+        parts += [f"## Scenes: {group}", f"{scenes}."]
         for figure, kind in FIGURES.items():
-            lines += [
-                f"### {group}: {kind.title}",
-                "",
-                *write_figures(mine, methods, titles, figure),
-                "",
-            ]
-    lines += ["## Harm and time", "", *write_harm(scored, methods[1:], titles)]
-    skipped = {f"- {r['method']}, {r['scene']}: {r['skipped']}" for r in records if "skipped" in r}
-    if skipped:
-        lines += ["", "## Not run", "", *sorted(skipped)]
-    return "\n".join(lines) + "\n"
+            parts += [f"### {group}: {kind.title}", write_figures(mine, methods, titles, figure)]
+    parts += ["## Harm and time", write_harm(scored, methods[1:], titles)]
+    return write_page(*parts, list_skipped(records, "method", "scene"))
 
 
 def write_figures(

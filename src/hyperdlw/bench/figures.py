@@ -32,11 +32,10 @@ from .experiment import (
     Tell,
     Trial,
     hash_array,
-    write_rows,
 )
 from .report import Panel, draw_panels
 from .runner import Method, Restorer, find_source
-from .tables import MAIN, NETWORKS, ORIGINAL, RIVALS, Row
+from .tables import MAIN, NETWORKS, ORIGINAL, RIVALS, Row, list_skipped, write_page, write_rows
 
 TARGETS = {"simple": "nn", "complex": "lrtv"}
 """The models whose restorations are drawn for every network."""
@@ -85,22 +84,17 @@ def draw_figures(scene: Scene, out: Path) -> list[Path]:
             found.append((kind, model, name, f"{value:.2f}"))
             line.append((f"{model}, {name}: {value:.1f}", show_band(x[middle])))
         lines.append(line)
-    text = [
+    text = write_page(
         "# The seven networks in pictures",
-        "",
         f"{scene.name}, {len(scene.data)} bands of {rows}x{cols}, one draw of Gaussian noise of standard "
         f"deviation {255 * SIGMA[0]:.0f}/255, and {255 * SIGMA[1]:.0f}/255 in the top right quarter.",
-        "",
-        *write_rows(("network", "mean weight there", "elsewhere", "ratio"), ratios),
-        "",
+        write_rows(("network", "mean weight there", "elsewhere", "ratio"), ratios),
         "![weights](weights.png)",
-        "",
-        *write_rows(("target", "model", "network", "PSNR in dB"), found, left=3),
-        "",
+        write_rows(("target", "model", "network", "PSNR in dB"), found, left=3),
         "![restorations](restorations.png)",
-    ]
+    )
     pictures = {"weights.png": draw_panels([maps]), "restorations.png": draw_panels(lines)}
-    return Experiment("figures", out).write({"figures.md": "\n".join(text), **pictures})
+    return Experiment("figures", out).write({"figures.md": text, **pictures})
 
 
 # Real images.
@@ -184,27 +178,19 @@ def describe_bands(data: F32, worst: NDArray[np.int64]) -> Record:
 
 def write_real(name: str, records: Sequence[Record], worst: Sequence[int]) -> str:
     """The measures of every method, in thousandths of the range of a band."""
-    rows, skipped = [], []
     names = ("noise", "noise_worst", "stripes", "stripes_worst")
-    for r in records:
-        if "skipped" in r:
-            skipped.append(f"- {r['method']}: {r['skipped']}")
-            continue
-        rows.append((r["method"], *[f"{1000 * r[n]:.2f}" for n in names]))
-    lines = [
+    seen = [r for r in records if "skipped" not in r]
+    rows = [(r["method"], *[f"{1000 * r[n]:.2f}" for n in names]) for r in seen]
+    return write_page(
         f"# A real image: {name}",
-        "",
         "There is no clean image to compare with. Noise: a robust standard deviation of second "
         "differences; stripes: the same of the means of columns; in thousandths of the range of a band, "
         f"mean of all bands and of the {len(worst)} worst ({', '.join(map(str, worst))}, counted from 0). "
         "Smaller is smoother, which is not always better: fine structure counts as noise, too.",
-        "",
-        *write_rows(("method", "noise", "worst bands", "stripes", "worst bands"), rows),
-        "",
-        *(["Not run:", "", *skipped, ""] if skipped else []),
+        write_rows(("method", "noise", "worst bands", "stripes", "worst bands"), rows),
+        list_skipped(records, "method"),
         "![the worst bands](real.png)",
-    ]
-    return "\n".join(lines) + "\n"
+    )
 
 
 DEFAULT_ROWS = tuple(r for r in RIVALS.rows if r.weights in (ORIGINAL, MAIN) or r.model == "hyres")

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..testbed import DATASETS, find_noise
-from .experiment import write_rows
-from .tables import NETWORKS, PRESET, SOURCE_MODELS, Table
+from .tables import NETWORKS, PRESET, SOURCE_MODELS, Table, write_rows
 
 FILE = Path(__file__).with_name("paper.csv")
 MEAN = "mean"

@@ -14,9 +14,9 @@ import numpy as np
 
 from ..models import MODEL, WEIGHTS
 from ..testbed import NOISES, Noise, find_noise, psnr, synthetic
-from .experiment import Experiment, Record, Scene, Tell, Trial, write_rows
+from .experiment import Experiment, Record, Scene, Tell, Trial
 from .runner import Method, Restorer
-from .tables import Row
+from .tables import Row, write_page, write_rows
 
 MODELS = tuple(dict.fromkeys((MODEL, "nn", "tv", "tvs")))
 COUNTS = (7, 31, 103, 191)
@@ -90,12 +90,9 @@ def write_markdown(records: Sequence[Record]) -> str:
             cells.append(f"{before:.2f} → {after:.2f}")
         least = min(r[WEIGHTS][m] - r["uniform"][m] for r in mine for m in MODELS)
         rows.append([*cells, f"{least:+.2f}"])
-    lines = [
+    return write_page(
         "# Noise and bands outside the training",
-        "",
         f"PSNR in dB with uniform weights → with {WEIGHTS}, mean over the scenes; the last column is the "
         "smallest gain of a single scene and model.",
-        "",
-        *write_rows(["condition", "noisy", *MODELS, "smallest gain"], rows),
-    ]
-    return "\n".join(lines) + "\n"
+        write_rows(["condition", "noisy", *MODELS, "smallest gain"], rows),
+    )

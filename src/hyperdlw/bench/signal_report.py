@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..testbed import find_noise, signals
-from .experiment import Record, write_rows
+from .experiment import Record
 from .field_report import Bar, judge_bar
+from .tables import list_skipped, write_page, write_rows
 
 SHOWN = 3.0
 """Standard errors above a half from which the noisy cube shows a signal."""
@@ -122,50 +123,37 @@ def write_markdown(records: Sequence[Record], titles: Mapping[str, str]) -> str:
     methods = [m for m in ("noisy", *titles) if any(r["method"] == m for r in records)]
     scenes = dict.fromkeys(r["scene"] for r in records if r["part"] == "implants")
     count = len([k for k in looks if k.method == "noisy"])
-    lines = [
+    bars = [b.cells for b in list_bars(looks, records)]
+    parts: list[str | list[str]] = [
         "# Signals: is what the noisy cube shows still there?",
-        "",
         f"{count} signals in cubes of {', '.join(scenes)}: the plume of a gas, a mineral, targets of one to "
         "four pixels and a faint gradient over the scene, each with a spectrum of its own, at 0.5 to 5 % of "
         "the range of a band. Noise is added, bands get random gains and offsets, and every method gets that "
         "cube and nothing else. A matched filter and an adaptive cosine estimator look for each spectrum "
         "before and after. The filter's mean and covariance are those of the noisy cube, before and after.",
-        "",
         f"A noisy cube shows a signal if its area under the curve is {SHOWN:g} standard errors above "
         f"a half. A restored cube is below it if the fall is more than {SURE:g} standard errors (DeLong).",
-        "",
         "## The bars",
-        "",
-        *write_rows(
-            ("what", "bar", "measured", "met"), [b.cells for b in list_bars(looks, records)], left=4
-        ),
-        "",
+        write_rows(("what", "bar", "measured", "met"), bars, left=4),
         "## By method",
-        "",
         "Over all signals. Below: of the signals that the noisy cube shows, those whose area under the curve "
         f"is below by more than chance; and those below by more than {FALL:g}, whatever chance says. Own: "
         "area under the curve with the filter's statistics taken from the restored cube itself.",
-        "",
-        *write_methods(looks, methods, titles),
-        "",
+        write_methods(looks, methods, titles),
     ]
     for title, key in (("noise", "noise"), ("kind of signal", "kind"), ("amplitude", "amplitude")):
-        lines += [f"## Rise of the area under the curve by {title}", ""]
-        lines += [*write_rises(looks, methods[1:], titles, key), ""]
-    lines += ["## Mixtures of known materials", ""]
-    lines += [
+        parts.append(f"## Rise of the area under the curve by {title}")
+        parts.append(write_rises(looks, methods[1:], titles, key))
+    return write_page(
+        *parts,
+        "## Mixtures of known materials",
         "Endmembers by successive projections, mean angle to the true ones; position of the red edge and two "
         "indices on vegetation, root mean square error.",
-        "",
-        *write_mixtures(records, methods, titles),
-        "",
+        write_mixtures(records, methods, titles),
         "The accuracy of a support vector machine on Indian Pines is measured by `hyperdlw bench classify` "
         "([report](classify.md)).",
-    ]
-    skipped = {f"- {r['method']}, {r['scene']}: {r['skipped']}" for r in records if "skipped" in r}
-    if skipped:
-        lines += ["", "## Not run", "", *sorted(skipped)]
-    return "\n".join(lines) + "\n"
+        list_skipped(records, "method", "scene"),
+    )
 
 
 def write_methods(

@@ -1,8 +1,9 @@
-"""The tables as data: what is compared, and what the paper prints for it."""
+"""The tables as data: what is compared; and reports as Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -229,3 +230,55 @@ CONSTANTS = replace(CONSTANTS, panel=CONSTANTS.rows)
 TABLES: dict[str, Table] = {
     t.name: t for t in (SIMPLE, OWN, TARGETS, COLOUR, RIVALS, PNP, CONSTANTS)
 }
+
+
+# Reports as Markdown.
+
+
+def write_rows(titles: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> list[str]:
+    """A Markdown table; all columns but the first ``left`` are aligned to the right.
+
+    >>> write_rows(("a", "b"), [("x", "1")])
+    ['| a | b |', '|---|---:|', '| x | 1 |']
+    """
+    rule = "|" + "---|" * left + "---:|" * (len(titles) - left)
+    head, *body = (f"| {' | '.join(cells)} |" for cells in (titles, *rows))
+    return [head, rule, *body]
+
+
+def write_page(*parts: str | Sequence[str]) -> str:
+    """A Markdown text from its parts, paragraphs or lists of lines, with an empty line between any two.
+
+    >>> write_page("# A", "", ["| a |", "|---|"])
+    '# A\\n\\n| a |\\n|---|\\n'
+    """
+    blocks = (part if isinstance(part, str) else "\n".join(part) for part in parts)
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def list_skipped(records: Iterable[Mapping[str, object]], *names: str) -> list[str]:
+    """What was not run and why, by some facts of the records; a part of a page, or nothing."""
+    skipped = [r for r in records if "skipped" in r]
+    lines = {f"- {', '.join(str(r[n]) for n in names)}: {r['skipped']}" for r in skipped}
+    return ["## Not run", "", *sorted(lines)] if lines else []
+
+
+def wrap_prose(text: str, width: int = 100) -> str:
+    """Break the long lines of a Markdown text; rows of tables and headings stay as they are.
+
+    >>> wrap_prose("- a bb - ccc\\n| a bb ccc |", 8).splitlines()
+    ['- a bb -', '  ccc', '| a bb ccc |']
+    """
+
+    def wrap_line(line: str) -> str:
+        if len(line) <= width or line.startswith(("|", "#")):
+            return line
+        indent = "  " if line.startswith("- ") else ""
+        # A line must not begin with a dash: it would be an item of a list.
+        kept = line.replace(" - ", "\0- ")
+        filled = textwrap.fill(
+            kept, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+        return filled.replace("\0", " ")
+
+    return "\n".join(map(wrap_line, text.split("\n")))

@@ -18,7 +18,7 @@ from .experiment import Experiment, Record, Scene, make_scene, read_records
 from .paper import MEAN, find_printed
 from .report import list_own_models
 from .runner import plan_cases, run_cases
-from .tables import NETWORKS, REFERENCE, SIMPLE, Row
+from .tables import NETWORKS, REFERENCE, SIMPLE, Row, write_page
 
 EPSILONS = (0.1, theory.EPS)
 """Lower limits of the weight at which U is compared: below 0.3 the second term alone decides."""
@@ -119,23 +119,20 @@ def write_markdown(found: Sequence[Comparison]) -> str:
         best = max(c.psnr, key=c.psnr.__getitem__)
         whose = NAMES.get(c.whose, c.whose)
         rows.append(f"| {whose} | {c.target} | {c.eps:g} | {c.rho:.2f} | {least} | {best} |")
-    lines = [
+    return write_page(
         "# Does U rank the networks?",
-        "",
         "Spearman's rank correlation of -U(source, target) with the mean PSNR of the seven networks.",
-        "",
-        "| networks | target | eps | rank correlation | smallest U | highest PSNR |",
-        "|---|---|---:|---:|---|---|",
-        *rows,
-        "",
+        [
+            "| networks | target | eps | rank correlation | smallest U | highest PSNR |",
+            "|---|---|---:|---:|---|---|",
+            *rows,
+        ],
         "The paper's rows rank its own table of sources against targets (tab-three-com on ICVL, the means "
-        "of tab-three-cave on CAVE) with U at our scenes.",
+        "of tab-three-cave on CAVE) with U at our scenes.\n"
         "U knows the models a network was trained with and not how well the training went, it is the same "
         "for both directions of a transfer, and it depends on eps.",
-        "",
         "![theory](theory.png)",
-    ]
-    return "\n".join(lines) + "\n"
+    )
 
 
 def draw_comparison(found: Sequence[Comparison]) -> bytes:
