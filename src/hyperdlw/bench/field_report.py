@@ -123,10 +123,12 @@ def list_bars(records: Sequence[Record]) -> list[Bar]:
 
 
 def noises_of(records: Sequence[Record]) -> list[str]:
+    """The noises of records, in the order in which they come."""
     return list(dict.fromkeys(r["noise"] for r in records))
 
 
 def judge_bar(what: str, asked: str, found: object, met: bool, text: str) -> Bar:
+    """A bar that is measured if anything was found."""
     return Bar(what, asked, text, met) if found else Bar(what, asked)
 
 

@@ -71,6 +71,7 @@ def join_readers(a: CubeReader, b: CubeReader) -> CubeReader:
 
 
 def list_bands(bands: Index, count: int) -> list[int]:
+    """The numbers of chosen bands among so many."""
     return list(range(count)[bands]) if isinstance(bands, slice) else bands
 
 

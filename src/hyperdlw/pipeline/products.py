@@ -37,9 +37,9 @@ QUANTITIES = {
 """Products that are cubes, with the type they are stored as."""
 
 
-def describe_quantity(like: Like, key: str) -> Like:
-    """A header for another quantity on the same pixels, stored as it is."""
-    dtype = QUANTITIES[key]
+def describe_quantity(like: Like, key: str | None) -> Like:
+    """A header for another quantity on the same pixels, stored as it is; of one without a name, float32."""
+    dtype = QUANTITIES.get(key or "", "float32")
     encoding = replace(like.encoding, dtype=dtype, scale=1.0, offset=0.0, nodata=None, key=key)
     scales = ("band_scales", "band_offsets", "nodata_is_nan", "data_array", "original")
     about = {k: v for k, v in like.metadata.items() if k not in scales}

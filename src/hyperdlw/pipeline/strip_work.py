@@ -29,6 +29,7 @@ from .whiteness import AuditImage, sum_rows
 
 
 def copy_strip(job: Job, reader: Reader, i: int) -> None:
+    """A strip of the source goes to scratch, NaN where nothing was measured."""
     rows = job.plan.window(i, 0).own
     data, valid = reader.read(rows)
     job.raw.write(rows, torch.from_numpy(np.where(valid, data, np.float32(np.nan))))

@@ -229,10 +229,12 @@ def print_table(head: tuple[str, str] | None, rows: Sequence[tuple[str, str]]) -
 
 
 def print_json(value: Mapping[str, object]) -> None:
+    """JSON, with null for what it has no number for."""
     from ...io import to_json
 
     print(json.dumps(to_json(value), indent=2, allow_nan=False))
 
 
 def complain(text: str) -> None:
+    """A sentence for people, where errors go."""
     print("hyperdlw: " + make_harmless(" ".join(text.split())), file=sys.stderr)

@@ -188,6 +188,7 @@ def denoise_all(
 
 
 def describe_outcomes(outcomes: Sequence[FileOutcome]) -> dict[str, object]:
+    """What became of all files: how many of each kind, and every one of them."""
     states = [o.state for o in outcomes]
     counts = {state: states.count(state) for state in ("done", "skipped", "failed")}
     names = {"source": "input", "target": "output", "why": "message"}
@@ -196,6 +197,7 @@ def describe_outcomes(outcomes: Sequence[FileOutcome]) -> dict[str, object]:
 
 
 def write_manifest(path: Path, outcomes: Sequence[FileOutcome]) -> None:
+    """The same as a file of JSON, which is whole at any time."""
     from ... import io
 
     text = json.dumps(io.to_json(describe_outcomes(outcomes)), indent=2, allow_nan=False)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 class DeviceChoice(StrEnum):
+    """Values of ``--device``."""
+
     auto = "auto"
     cpu = "cpu"
     cuda = "cuda"
@@ -30,6 +32,8 @@ class DeviceChoice(StrEnum):
 
 
 class ScheduleChoice(StrEnum):
+    """Values of ``--schedule``."""
+
     paper = "paper"
     converged = "converged"
 
@@ -178,17 +182,11 @@ def as_float32(
     """Another quantity on the pixels of a cube, stored as it is, in float32."""
     import numpy as np
 
-    plain = replace(cube.encoding, dtype="float32", scale=1.0, offset=0.0, nodata=None, key=key)
+    from ...pipeline import describe_quantity
+
     mask = np.ones(cube.shape, bool) if valid is None else valid
-    scales = (
-        "band_scales",
-        "band_offsets",
-        "nodata_is_nan",
-        "data_array",
-        "original",
-    )  # of the cube's numbers
-    about = {k: v for k, v in cube.metadata.items() if k not in scales}
-    return replace(cube, data=data.astype(np.float32), valid=mask, encoding=plain, metadata=about)
+    like = describe_quantity(cube, key)
+    return replace(like, data=data.astype(np.float32), valid=mask)
 
 
 def split_words(text: str) -> tuple[str, ...]:

@@ -52,6 +52,7 @@ def list_data(head: Path) -> list[Path]:
 
 
 def find_data(path: Path, head: Path, needed: int, notes: list[str]) -> Path:
+    """The file of numbers of a header: the one that is named, or the one beside it that fits."""
     if path != head:
         return path
     found = list_data(head)
