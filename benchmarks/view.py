@@ -58,8 +58,13 @@ run.click();
 const look = () => run.textContent === words ? done(performance.now() - begin) : setTimeout(look, 0);
 look();
 """
-MOMENTS = (0.2, 1.0, 3.0, 6.0, 12.0, 25.0)
-"""Seconds after which a run is cancelled."""
+
+END = """
+const done = arguments[0], begin = performance.now();
+const look = async () => ((await (await fetch('api/status')).json()).job.ending
+  ? setTimeout(look, 10) : done(performance.now() - begin));
+look();
+"""
 
 
 def make_cube(bands: int, side: int) -> np.ndarray:
@@ -92,6 +97,9 @@ def main() -> None:
     parser.add_argument("--bands", type=int, default=224)
     parser.add_argument("--side", type=int, default=512)
     parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument(
+        "--moments", type=float, nargs="*", default=[0.2, 1, 3, 6, 12, 25], help="of cancelling, in s"
+    )
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cube.npy"
@@ -127,11 +135,12 @@ def main() -> None:
             places = np.random.default_rng(1).uniform(0.35, 0.65, (given.repeats, 2)).tolist()
             hovers = [driver.execute_async_script(HOVER, *place) for place in places]
             now, most = memory(program.pid)
-            starts, cancels = [], []
-            for moment in MOMENTS:
+            starts, cancels, ends = [], [], []
+            for moment in given.moments:
                 starts.append(driver.execute_async_script(CLICK, "Cancel"))
                 time.sleep(moment)
                 cancels.append(driver.execute_async_script(CLICK, "Run"))
+                ends.append(cancels[-1] + driver.execute_async_script(END))
         finally:
             driver.quit()
             program.terminate()
@@ -145,7 +154,8 @@ def main() -> None:
         ("band change", bands, 50),
         ("hover to spectrum", hovers, 20),
         ("Run to a job", starts, 100),
-        ("Cancel to its end", cancels, 1000),
+        ("Cancel to a page that is ready", cancels, 1000),
+        ("Cancel to the end of all work", ends, 1000),
     ):
         middle, worst = statistics.median(times), max(times)
         print(

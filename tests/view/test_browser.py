@@ -442,7 +442,7 @@ def test_cancel(page, session, gate):
     page.until(lambda: "Solving" in page["job"].text)
     page["run"].click()
     page.until(lambda: page["job"].text == "Cancelled")
-    assert session.job.progress == "cancelled"
+    page.until(lambda: session.job.progress == "cancelled")
     assert page["run"].text == "Run"
     assert session.result is None
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import numpy as np
 import pytest
 
+from hyperdlw import pipeline
 from hyperdlw.app.page.job import JobRequest
 from hyperdlw.app.page.session import Session
 from hyperdlw.cube import Cube
@@ -44,11 +48,6 @@ def test_the_page_opens_on_the_noisiest_band_that_is_not_empty() -> None:
 
 def test_a_job_is_cancelled_before_its_first_step(monkeypatch) -> None:
     """A run asks nobody while it measures the noise; it ends there all the same."""
-    import threading
-    import time
-
-    from hyperdlw import pipeline
-
     begun = threading.Event()
 
     def measure(*given, **named):
@@ -68,3 +67,30 @@ def test_a_job_is_cancelled_before_its_first_step(monkeypatch) -> None:
     again = session.start(JobRequest("tv", "uniform"))
     again.thread.join(60)
     assert again.progress == "done"
+
+
+def test_a_cancelled_job_has_ended_for_the_page(monkeypatch) -> None:
+    """An operation cannot be cut short: the page does not wait for it, and the next job does."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hang(*_: object, **__: object) -> None:
+        begun.set()
+        go_on.wait(60)
+
+    monkeypatch.setattr(pipeline, "denoise", hang)
+    session = Session(Cube.from_array(np.random.default_rng(0).random((4, 16, 16))), "x.npy")
+    request = JobRequest("tv", "uniform")
+    first = session.start(request)
+    assert begun.wait(60)
+    session.cancel(first.number)
+    shown = session.status()["job"]
+    assert (shown["progress"], shown["running"], shown["ending"]) == ("cancelled", False, True)
+    second = session.start(request)
+    assert session.status()["job"]["number"] == second.number
+    assert second.thread is None, "it waits"
+    session.cancel(second.number)
+    assert session.status()["job"]["number"] == first.number
+    go_on.set()
+    first.thread.join(60)
+    assert not first.ending
+    assert first.progress == "cancelled"

@@ -264,6 +264,11 @@ class PageJob:
     def running(self) -> bool:
         return self.progress not in ("done", "cancelled", "failed")
 
+    @property
+    def ending(self) -> bool:
+        """Cancelled, and in an operation that has to come to its end."""
+        return self.running and self.stop.is_set()
+
     def enter(self, progress: Progress, steps: int | None = None) -> None:
         if self.stop.is_set():
             raise Stop
@@ -299,7 +304,11 @@ class PageJob:
         self.step += 1
 
     def as_dict(self) -> dict[str, object]:
+        """For the page, to which a cancelled job has ended, even if its last operation goes on."""
         names = ("number", "progress", "running", "step", "steps", "message")
         seconds = time.monotonic() - self.begin if self.running else self.seconds
         state = {name: getattr(self, name) for name in names}
+        state["ending"] = self.ending
+        if self.ending:
+            state |= {"progress": "cancelled", "running": False}
         return {**asdict(self.request), **state, "seconds": round(seconds, 2)}

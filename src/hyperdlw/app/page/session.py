@@ -162,13 +162,15 @@ class Session:
 
     def status(self) -> dict[str, object]:
         """What changes while the page is open."""
-        result, job = self.result, self.job
+        result, job, waiting = self.result, self.job, list(self._waiting)
+        if job is not None and job.ending and waiting:
+            job = waiting.pop(0)  # it begins when the operation that the other is in has ended
         return {
             "version": self.version,
             "preview": self._preview is not None,
             "result": None if result is None else _summary(result),
             "job": None if job is None else job.as_dict(),
-            "waiting": [j.as_dict() for j in self._waiting],
+            "waiting": [j.as_dict() for j in waiting],
             "shown": self.shown,
             "log": [{**j.as_dict(), "held": j.number in self._held} for j in self.log],
         }
@@ -258,6 +260,8 @@ class Session:
         end: Progress = "failed"
         try:
             result = self.runner.run(job)
+            if job.stop.is_set():
+                raise Stop  # the page has said so already
             self._hold(job, result)
             end = "done"
         except Stop:

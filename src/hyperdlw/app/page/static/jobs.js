@@ -18,7 +18,6 @@ export class Jobs {
     this.result = null;
     this.log = [];
     this.waiting = [];
-    this.wanted = false;
     $('run').addEventListener('click', () => (this.running ? this.cancel() : this.run()));
     $('queue').addEventListener('click', () => this.run(true));
     $('strength').addEventListener('input', () => { $('strength-number').value = this.slider(); });
@@ -179,10 +178,6 @@ export class Jobs {
       this.changed(status);
     }
     this.draw();
-    if (this.wanted && !this.running) {
-      this.wanted = false;
-      this.run();
-    }
   }
 
   say(text, bad = false) {
@@ -294,8 +289,8 @@ export class Jobs {
   }
 
   async cancel() {
-    this.wanted = false;
-    if (this.running) await post('cancel').catch((error) => this.tell(error.message));
+    if (!this.running) return;
+    try { this.take(await post(`cancel/${this.job.number}`)); } catch (error) { this.tell(error.message); }
   }
 
   // After a first result the strength is live: same model and weights are solved again.
@@ -304,8 +299,7 @@ export class Jobs {
     const last = this.log.find((j) => j.number === this.shown);
     const same = last?.model === $('model').value && last.weights === $('weights').value && last.quality === this.quality();
     if (!same) return;
-    if (!this.running) { this.run(); return; }
     await this.cancel();
-    this.wanted = true;
+    this.run();
   }
 }
