@@ -98,7 +98,11 @@ def main() -> None:
     parser.add_argument("--side", type=int, default=512)
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument(
-        "--moments", type=float, nargs="*", default=[0.2, 1, 3, 6, 12, 25], help="of cancelling, in s"
+        "--moments",
+        type=float,
+        nargs="*",
+        default=[0.2, 1, 3, 6, 12, 25],
+        help="of cancelling, in s",
     )
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
