@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from hyperdlw.cube import minmax_range
 from hyperdlw.io import open_cube
-from hyperdlw.pipeline.limits import fit_limits
+from hyperdlw.pipeline.limits import limits_of_sample
 from hyperdlw.testbed import Noisy, load_scenes, make_textured_scene, noise
 from hyperdlw.testbed import field_blocks as fn
 from hyperdlw.testbed.sensor_laws import INSTRUMENTS
+from hyperdlw.weights import sample_blocks, sample_step
 
 F32 = NDArray[np.float32]
 Scenes = dict[str, F32]
@@ -159,7 +160,8 @@ def prepare_sample(
         move: moves the limits by 3 % of the range: those of other rows of a file differ so much.
     """
     y = torch.from_numpy(noisy.y)
-    lo, hi = fit_limits(y, torch.ones_like(y, dtype=torch.bool))
+    ok = torch.ones_like(y, dtype=torch.bool)
+    lo, hi = limits_of_sample(*sample_blocks(y, ok, sample_step(y.shape)))
     if move is not None:
         shift = torch.from_numpy(move.normal(0, 0.03, (2, len(lo))).astype(np.float32)) * (hi - lo)
         lo, hi = lo + shift[0], hi + shift[1]

@@ -48,7 +48,7 @@ SECTIONS = {
         "uncertainty",
         "weights_and_report",
     ),
-    "Make it your own": ("own_mask", "own_noise", "own_model", "train_tiny"),
+    "Make it your own": ("own_mask", "own_noise", "own_model", "own_sensor", "train_tiny"),
 }
 """Examples by the name of their file, in the order of the page."""
 HEAD = """# Gallery

@@ -67,6 +67,11 @@ def test_compare_models(capsys, monkeypatch) -> None:
     assert all(float(plain) < float(learned) for plain, learned in pairs)
 
 
+def test_own_sensor(capsys, monkeypatch) -> None:
+    plain, ours = numbers(r"([\d.]+) dB", lines("own_sensor.py", capsys, monkeypatch, "20"))
+    assert ours > plain + 1
+
+
 def test_train_tiny(capsys, monkeypatch) -> None:
     plain, ours = numbers(r"([\d.]+) dB", lines("train_tiny.py", capsys, monkeypatch))
     assert ours > plain

@@ -7,9 +7,13 @@ import pytest
 import torch
 
 from hyperdlw.bench.field import draw_scales
-from hyperdlw.pipeline.limits import _extent, fit_limits
+from hyperdlw.pipeline.limits import _extent, limits_of_sample
 from hyperdlw.testbed import find_noise, make_textured_scene
 from hyperdlw.weights import block_sample, noise_level
+
+
+def fit_limits(y: torch.Tensor, ok: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return limits_of_sample(*block_sample.sample_blocks(y, ok, block_sample.sample_step(y.shape)))
 
 
 @pytest.fixture(scope="module")
@@ -73,5 +77,7 @@ def test_level_is_that_of_the_noise(scene):
     ok = torch.ones(scene.shape, dtype=torch.bool)
     for noise, truth in (("even5", 5 / 255), ("even30", 30 / 255)):
         d = find_noise(noise).apply(scene, np.random.default_rng(0))
-        found = noise_level.estimate_noise(torch.from_numpy(d.y), ok).level
+        step = block_sample.sample_step(scene.shape, noise_level.BLOCKS)
+        blocks = block_sample.sample_blocks(torch.from_numpy(d.y), ok, step)
+        found = noise_level.noise_of_sample(*blocks).level
         assert float(found.median()) == pytest.approx(truth, rel=0.15)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hyperdlw.testbed import make_textured_scene
-from hyperdlw.weights import estimate_noise
+from hyperdlw.weights import BLOCKS, noise_of_sample, sample_blocks, sample_step
 
 
 def ratios(bands: int, snr: float, side: int = 96) -> torch.Tensor:
@@ -17,7 +17,8 @@ def ratios(bands: int, snr: float, side: int = 96) -> torch.Tensor:
         clean = clean[np.linspace(2, 28, bands).astype(int)]
     noise = np.random.default_rng(4).standard_normal(clean.shape) * clean / snr
     y = torch.from_numpy((clean + noise).astype(np.float32))
-    found = estimate_noise(y, torch.ones_like(y, dtype=torch.bool)).level
+    blocks = sample_blocks(y, torch.ones_like(y, dtype=torch.bool), sample_step(y.shape, BLOCKS))
+    found = noise_of_sample(*blocks).level
     return found / torch.from_numpy(clean / snr).square().mean((1, 2)).sqrt()
 
 

@@ -10,7 +10,7 @@ from hyperdlw.errors import BadOption
 from hyperdlw.networks import files as store
 from hyperdlw.networks.dlwnet import DLWnet3d
 from hyperdlw.train import Recipe, train
-from hyperdlw.train.prune import prune_network
+from hyperdlw.train.bilevel import prune_network
 
 
 @pytest.fixture

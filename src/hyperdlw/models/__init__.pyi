@@ -10,6 +10,7 @@ from .denoisers.catalogue import EigenDenoiser as EigenDenoiser
 from .denoisers.eigenimages import CAUTION as CAUTION
 from .denoisers.eigenimages import REACH as REACH
 from .denoisers.eigenimages import Eigenimages as Eigenimages
+from .denoisers.eigenimages import Sensor as Sensor
 from .denoisers.eigenimages import find_eigenimages as find_eigenimages
 from .denoisers.eigenimages import guess_refined as guess_refined
 from .denoisers.eigenimages import load_maps as load_maps

@@ -156,6 +156,17 @@ def load_denoiser(name: str | Path) -> Stored[DenoiserNet]:
     return _load(path, DENOISERS, "is no Gaussian denoiser")
 
 
+def load_sensor(name: str | Path) -> Stored[MapNet] | None:
+    """Read what ``hyperdlw adapt`` has written; None where a network of another kind is meant."""
+    path = locate_network(name)
+    if path.parent == SHIPPED or (known := _read(path)[0].get("sensor")) is None:
+        return None
+    sane = isinstance(known, dict) and set(known) == {"excess", "coarse"}
+    if not sane or not all(type(v) is float and 0 < v < 1e4 for v in known.values()):
+        raise BadModel(f"the card of {path} does not tell a sensor (excess, coarse)")
+    return _load(path, {"mapnet": MapNet}, "is not adapted to a sensor")
+
+
 def _load(path: Path, known: Mapping[str, Callable[..., N]], lack: str) -> Stored[N]:
     """One of the ``known`` architectures, filled with tensors that must fit it exactly.
 

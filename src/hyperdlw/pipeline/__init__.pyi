@@ -12,6 +12,7 @@ from .choose import choose_strength as choose_strength
 from .in_memory import InMemory as InMemory
 from .journal import clean_scratch as clean_scratch
 from .look import shrink_pair as shrink_pair
+from .mild import spare_model as spare_model
 from .options import DEFAULT_MODEL as DEFAULT_MODEL
 from .options import Options as Options
 from .options import Rank as Rank

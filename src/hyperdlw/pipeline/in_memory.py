@@ -59,7 +59,8 @@ class InMemory:
         wild = self.noisy.data[ready.use][ready.rows.wild.numpy()]
         facts.wild, facts.bright = wild.size, int(ready.rows.bright.sum())
         facts.fill = guess_fill(wild)
-        self.sample = Sample.gather(ready.read, ready.y.shape, options.in_colour)
+        sample = Sample.gather(ready.read, ready.y.shape, options.in_colour)
+        self.sample = replace(sample, sensor=source.sensor)
         if options.protect is not None:
             fitted = options.protect.fit(self.noisy.shape, self.noisy.wavelengths)
             span, asked = ready.limits.span, options.protect

@@ -95,7 +95,8 @@ class InStrips:
         wild, bright, poor, fills = zip(*aside, strict=True)
         facts.wild, facts.bright = sum(wild), sum(bright)
         facts.fill = next((f for f in fills if f is not None), None)
-        self.sample = Sample.gather(job.y.read, plan.shape, job.options.in_colour)
+        sample = Sample.gather(job.y.read, plan.shape, job.options.in_colour)
+        self.sample = replace(sample, sensor=job.options.source.sensor)
         if (asked := job.options.protect) is not None:
             fitted = asked.fit(reader.shape, reader.wavelengths)
             span, mask = scaling.limits.span, job.use_mask

@@ -20,7 +20,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..weights import SIDE, find_block_noise, find_medians, find_stuck, sample_blocks, sample_step
+from ..weights import SIDE, find_block_noise, find_medians, find_stuck
 
 LARGEST_RANK = 6
 ROUNDS = 6
@@ -47,31 +47,8 @@ LOUDEST = 0.22
 tried). Where the noise is louder, the limits of all bands are widened by one factor."""
 
 
-def fit_limits(y: Tensor, valid: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Lower and upper limits (band,) of a noisy image, in its own units.
-
-    >>> y = torch.linspace(0, 2, 64).expand(3, 64, 64)
-    >>> lo, hi = fit_limits(y, torch.ones_like(y, dtype=torch.bool))
-    >>> bool((lo.abs() < 0.1).all() and ((hi - 2).abs() < 0.1).all())
-    True
-
-    Args:
-        y: noisy image (band, row, col), float32, in any units; what is not valid may be anything.
-        valid: voxels that were measured.
-        weights: trust in every voxel (any scale), where a first round has found it; None: all alike.
-    """
-    step = sample_step(y.shape)
-    blocks, ok = sample_blocks(y, valid, step)
-    trust = None
-    if weights is not None:
-        trust = sample_blocks(weights.to(y), valid, step)[0]
-    return limits_of_sample(blocks, ok, trust)
-
-
-def limits_of_sample(
-    blocks: Tensor, ok: Tensor, trust: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """Limits (band,) from a sample of blocks (band, block, 8, 8), its mask and its weights."""
+def limits_of_sample(blocks: Tensor, ok: Tensor) -> tuple[Tensor, Tensor]:
+    """Lower and upper limits (band,) from a sample of blocks (band, block, 8, 8) and its mask."""
     blocks, ok = blocks.double(), ok & (blocks.abs() < 1e30)
     ok = ok & ~find_stuck(blocks, ok)
     level = find_block_noise(blocks, ok)
@@ -81,12 +58,6 @@ def limits_of_sample(
     level = torch.where(level > 0, level, 1.0)
     z = (blocks - centre[:, None, None, None]) / level[:, None, None, None]
     weight = ok.double()
-    if trust is not None:
-        # Within its band: how bands compare is what ``level`` says.
-        mean = (trust * ok).flatten(1).sum(1) / ok.flatten(1).sum(1).clamp_min(1)
-        weight = weight * (trust.double() / mean.clamp_min(1e-30)[:, None, None, None]).clamp_max(
-            4.0
-        )
     spectra, shift, bound = _start(z, ok)
     # A wild voxel must not spoil the first least squares of its cell.
     z = z.clamp(-bound[:, None, None, None], bound[:, None, None, None])

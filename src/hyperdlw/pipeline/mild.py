@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..models import CAUTION, Eigenimages, look_again
+from ..models import CAUTION, Eigenimages, Sensor, look_again
 from ..weights import (
     BLOCKS,
     SIDE,
@@ -114,7 +114,7 @@ def spare_model(sample: Sample, law: NoiseLaw, dead: float, quiet: bool) -> Blen
     """
     if len(sample.y) < LEAST_BANDS:
         return Blend(0.0, 0.0, law) if quiet else None
-    if mean_level(law) > MILD:
+    if mean_level(law) > MILD and sample.sensor is None:
         return None
     expected = Expected.learn(sample.y, sample.ok, law)
     if expected is None:
@@ -124,7 +124,8 @@ def spare_model(sample: Sample, law: NoiseLaw, dead: float, quiet: bool) -> Blen
     found = int((isolated.find(y) & sample.ok).sum()) / max(1, int(sample.ok.sum()))
     if found > SOME:
         return None
-    return Blend(0.0, dead + found, law, isolated, expected, judge_grain(sample))
+    grain = judge_grain(sample)
+    return Blend(0.0, dead + found, law, isolated, expected, grain, sensor=sample.sensor)
 
 
 def measure_unevenness(sample: Sample, x: Tensor, law: NoiseLaw) -> float:
@@ -220,6 +221,7 @@ class Blend:
         expected: what lost voxels are filled with; None: the model.
         grain: how far the noise is from white, 0 to 1 (:func:`judge_grain`).
         maps: whether the network may denoise eigenimages.
+        sensor: what is known of the noise beforehand; its network needs neither frame nor doubt.
     """
 
     part: float
@@ -229,6 +231,7 @@ class Blend:
     expected: Expected | None = None
     grain: float = 0.0
     maps: bool = True
+    sensor: Sensor | None = None
 
     @cached_property
     def learned(self) -> float:
@@ -261,6 +264,9 @@ class Blend:
 
     def shrink(self, images: Eigenimages, filled: Tensor) -> Tensor:
         """The eigenimages of rows without their noise."""
+        if self.sensor is not None:
+            net = self.sensor.net
+            return images.denoise(filled, self.spared.variance, learned=1.0, net=net)
         caution = GENTLE if self.part == 0 else CAUTION
         doubt = 1 + COARSER * self.grain
         return images.denoise(filled, self.spared.variance, caution, self.learned, doubt)
@@ -269,7 +275,9 @@ class Blend:
         """The same with what comes back; beside a model nothing does, which knows loud noise better."""
         if self.part > 0:
             return shrunk
-        return look_again(filled, shrunk, self.spared.variance, SECOND)
+        # What is coarse in the noise itself must not come back.
+        coarse = 1.0 if self.sensor is None else max(1.0, self.sensor.coarse)
+        return look_again(filled, shrunk, self.spared.variance, SECOND * coarse)
 
     def mix(self, x: Tensor, filled: Tensor, mild: Tensor, share: Tensor) -> Tensor:
         """The result on some rows."""
@@ -297,4 +305,5 @@ def choose_blend(sample: Sample, x: Tensor, law: NoiseLaw, dead: float) -> Blend
         part = max(part, min(1.0, (measure_tails(clean, x) - TAILS[0]) / (TAILS[1] - TAILS[0])))
     if sample.impulses > IMPULSES:
         part = 1.0  # the bands do not tell which voxels are lost
-    return Blend(part, share, law, outliers, grain=judge_grain(sample))
+    grain = judge_grain(sample)
+    return Blend(part, share, law, outliers, grain=grain, sensor=sample.sensor)

@@ -240,7 +240,7 @@ def measure_noise(image: Cube | ArrayLike, most: int = 40_000) -> NDArray[np.flo
     """Noise of every band over its signal range, for pictures; NaN where a band is empty or flat.
 
     Donoho's rule on mixed second differences, of about ``most`` pixels; no model, no torch. It sees
-    texture as noise: :func:`hyperdlw.weights.estimate_noise` tells them apart.
+    texture as noise: :func:`hyperdlw.weights.noise_of_sample` tells them apart.
 
     >>> ramp = np.broadcast_to(np.linspace(0, 1, 64), (2, 64, 64))
     >>> noise = np.random.default_rng(0).normal(0, 0.05, (64, 64))

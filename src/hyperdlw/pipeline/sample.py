@@ -11,6 +11,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from ..models import Sensor
 from ..weights import (
     BLOCKS,
     SIDE,
@@ -45,6 +46,8 @@ class Sample:
     shape: tuple[int, ...]
     impulses: float = 0.0
     """Share of lone voxels (:func:`share_of_impulses`), known of colour pictures."""
+    sensor: Sensor | None = None
+    """What is known of the noise beforehand."""
 
     @classmethod
     def gather(cls, read: Read, shape: Sequence[int], colours: bool = False) -> Sample:
@@ -68,7 +71,9 @@ class Sample:
     @cached_property
     def law(self) -> NoiseLaw:
         """The noise of every band."""
-        return noise_of_sample(self.y, self.ok)
+        if self.sensor is None:
+            return noise_of_sample(self.y, self.ok)
+        return noise_of_sample(self.y, self.ok, grain=True).scale(self.sensor.excess)
 
     @cached_property
     def regression(self) -> Regression:

@@ -21,3 +21,4 @@ from .refine import RefineRecipe as RefineRecipe
 from .refine import train_refine as train_refine
 from .rival import plan_rival as plan_rival
 from .rival import train_rival as train_rival
+from .sensor import adapt as adapt

@@ -17,7 +17,6 @@ from .formulas import estimate_noise_level as estimate_noise_level
 from .noise_level import BLOCKS as BLOCKS
 from .noise_level import NoiseLaw as NoiseLaw
 from .noise_level import Regression as Regression
-from .noise_level import estimate_noise as estimate_noise
 from .noise_level import noise_of_sample as noise_of_sample
 from .noise_level import regress_bands as regress_bands
 from .registry import DEFAULT as DEFAULT

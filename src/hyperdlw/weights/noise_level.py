@@ -23,14 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .block_sample import (
-    SIDE,
-    find_medians,
-    find_stuck,
-    sample_blocks,
-    sample_step,
-    sort_values,
-)
+from .block_sample import SIDE, find_medians, find_stuck, sort_values
 
 CALM = 0.2
 """The quantile over blocks of equal signal that is taken for their noise."""
@@ -75,29 +68,18 @@ class NoiseLaw:
         law = [v.to(s).view(-1, *(1,) * (s.dim() - 1)) for v in (self.a, self.b, self.c)]
         return law[0] + s * (law[1] + s * law[2])
 
+    def scale(self, factor: float) -> NoiseLaw:
+        """The law of noise with ``factor`` times the variance."""
+        return NoiseLaw(
+            self.level * math.sqrt(factor), *(factor * v for v in (self.a, self.b, self.c))
+        )
 
-def estimate_noise(y: Tensor, valid: Tensor, weights: Tensor | None = None) -> NoiseLaw:
-    """The noise law of every band of an image (band, row, col) on the unit scale.
 
-    Args:
-        weights: trust in every voxel; what has less than a twentieth of the median of its band is left out.
+def noise_of_sample(blocks: Tensor, ok: Tensor, grain: bool = False) -> NoiseLaw:
+    """The noise law from a sample of blocks (band, block, 8, 8) and its mask.
 
-    >>> y = 0.1 * torch.randn(8, 64, 64, generator=torch.Generator().manual_seed(0)) + 0.5
-    >>> law = estimate_noise(y, torch.ones_like(y, dtype=torch.bool))
-    >>> bool(((law.level - 0.1).abs() < 0.015).all())
-    True
+    ``grain``: what neighbours share counts as noise, too, as far as differences show it.
     """
-    step = sample_step(y.shape, BLOCKS)
-    blocks, ok = sample_blocks(y, valid, step)
-    if weights is not None:
-        trust = sample_blocks(weights.to(y), valid, step)[0].flatten(1)
-        middle = find_medians(trust, ok.flatten(1))[:, None]
-        ok = ok & (trust > 0.05 * middle).view_as(ok)
-    return noise_of_sample(blocks, ok)
-
-
-def noise_of_sample(blocks: Tensor, ok: Tensor) -> NoiseLaw:
-    """The noise law from a sample of blocks (band, block, 8, 8) and its mask."""
     ok = ok & (blocks.abs() < 1e30)
     ok = ok & ~find_stuck(blocks, ok)
     y = _cut(blocks.double(), ok)
@@ -106,7 +88,7 @@ def noise_of_sample(blocks: Tensor, ok: Tensor) -> NoiseLaw:
     signal = (y - rest).clamp_min(0) if bool(beta.any()) else _smoothed(y)
     law, calm = _fit_law(rest, signal, ok)
     mean = _mean_law(law, signal, ok)
-    white = mean * _white_share(rest, ok, calm)
+    white = mean if grain else mean * _white_share(rest, ok, calm)
     law = law * (_unmix(white, beta) / mean.clamp_min(1e-30))[:, None]
     a, b, c = law.float().unbind(1)
     return NoiseLaw(_mean_law(law, signal, ok).sqrt().float(), a, b, c)

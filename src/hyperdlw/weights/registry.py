@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ..errors import BadOption, unknown_name
 from ..io import Entry, Registry, open_cube
-from ..models import defaults
+from ..models import Sensor, defaults
 from ..networks import GROUP, DLWnet3d, Network, place_network
 from ..networks import files as store
 from ..testbed import Truth
@@ -37,6 +37,7 @@ class Net(Source):
     logits: bool = True
     sees: Sees = "rows"
     reach: int = field(init=False)
+    sensor: Sensor | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reach", self.net.radius)
@@ -46,7 +47,7 @@ class Net(Source):
 
     @property
     def modules(self) -> tuple[nn.Module, ...]:
-        return (self.net,)
+        return (self.net,) if self.sensor is None else (self.net, self.sensor.net)
 
     @property
     def networks(self) -> dict[str, str]:
@@ -94,7 +95,11 @@ def _choose_tile(net: Network, bands: int, rows: int) -> tuple[int, int]:
 
 
 def load_network(name: str | Path) -> Net:
-    """The weights of a network, shipped or in a file."""
+    """The weights of a network, shipped or in a file; of an adapted one those of the default beside it."""
+    if (adapted := store.load_sensor(name)) is not None:
+        known = Sensor(adapted.net, **adapted.card["sensor"])
+        default = store.load_network(DEFAULT).net
+        return Net(default, Path(name).stem, adapted.sha256, sensor=known)
     stored = store.load_network(name)
     return Net(stored.net, str(stored.card.get("name", name)), stored.sha256)
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..errors import BadOption
+from ..models import Sensor
 
 FLOOR = 1e-4
 """Smallest weight of a valid voxel (epsilon of Lemma 1): keeps the data term strongly convex."""
@@ -41,6 +42,7 @@ class Source:
             ``reach`` further rows on either side), "band" (whole bands, one at a time) or "image".
             A source that sees the image cannot be used in strips.
         reach: rows around a voxel on which its weight depends, for a source that sees rows.
+        sensor: what is known of the noise beforehand; None: it is taken for white.
     """
 
     name: str = ""
@@ -50,6 +52,7 @@ class Source:
     logits: bool = False
     sees: Sees = "image"
     reach: int = 0
+    sensor: Sensor | None = None
 
     def __init_subclass__(cls) -> None:
         if not cls.name:
@@ -121,6 +124,7 @@ class Product(Source):
         self.rounds = max(f.rounds for f in self._factors)
         self.follows_noise = any(f.follows_noise for f in self._factors)
         self.wants_original = any(f.wants_original for f in self._factors)
+        self.sensor = next((f.sensor for f in self._factors if f.sensor), None)
 
     def raw(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
         return multiply_weights([f(y, valid, x) for f in self._factors])
@@ -168,7 +172,7 @@ class Known(Source):
     source: Source
 
     def __post_init__(self) -> None:
-        for name in ("name", "follows_noise", "wants_original"):
+        for name in ("name", "follows_noise", "wants_original", "sensor"):
             object.__setattr__(self, name, getattr(self.source, name))
 
     def __call__(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:

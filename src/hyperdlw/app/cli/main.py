@@ -22,7 +22,7 @@ from .experiments import audit, bench, demo, noise, score
 from .files import clean, convert, import_weights, info, models, nets, view
 from .options import expand_options
 from .restore import advise, denoise, weights
-from .train import train, train_denoiser, train_rival
+from .train import adapt, train, train_denoiser, train_rival
 
 app = typer.Typer(
     name="hyperdlw",
@@ -73,6 +73,7 @@ COMMANDS = (
     train,
     train_rival,
     train_denoiser,
+    adapt,
     bench,
     view,
 )

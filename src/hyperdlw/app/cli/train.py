@@ -1,4 +1,4 @@
-"""Commands that train: ``hyperdlw train``, ``train-rival`` and ``train-denoiser``."""
+"""Commands that train: ``hyperdlw train``, ``train-rival``, ``train-denoiser`` and ``adapt``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import typer
 
 from ...errors import BadFile, BadOption, make_harmless
 from . import console
-from .options import DeviceChoice, split_words
+from .options import DeviceChoice, Overwrite, split_words
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -199,6 +199,25 @@ def train_denoiser(
         return kinds.TrainingImages(learn, pictures, apart)
 
     options.run_training(name, run, "denoiser")
+
+
+def adapt(
+    scenes: Annotated[list[Path], typer.Argument(help="noisy cubes of one sensor")],
+    out: Annotated[Path, typer.Option(help="file to write, .safetensors, for denoise --weights")],
+    steps: Annotated[int, typer.Option(min=1, help="optimiser steps")] = 600,
+    resume: Annotated[bool, typer.Option(help="go on from the checkpoint beside --out")] = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Adapt the default to your own sensor.
+
+    From its noisy cubes, without clean data. Nothing is written if that is worse on hidden voxels.
+    """
+    from ... import train as kinds
+
+    with show_progress() as show:
+        how: RunSettings = {"resume": resume, "report": show, "checkpoint_minutes": 0.5}
+        kinds.adapt(scenes, out, steps=steps, overwrite=overwrite, **how)
+    typer.echo(f"use it: hyperdlw denoise NOISY CLEAN --weights {out}")
 
 
 @contextmanager

@@ -36,6 +36,17 @@ REACH = max(framelet.REACH, MapNet.reach)
 
 
 @dataclass(frozen=True, eq=False)
+class Sensor:
+    """What ``hyperdlw adapt`` has learned of the noise of a sensor, which need not be white."""
+
+    net: MapNet
+    excess: float = 1.0
+    """Variance of the noise over that which differences of neighbours show."""
+    coarse: float = 1.0
+    """Variance of means over 4x4 pixels over that of white noise."""
+
+
+@dataclass(frozen=True, eq=False)
 class Eigenimages:
     """The rotation of an image whose noise is known.
 
@@ -55,6 +66,7 @@ class Eigenimages:
         caution: float = CAUTION,
         learned: float = 0.0,
         doubt: float = 1.0,
+        net: MapNet | None = None,
     ) -> Tensor:
         """Remove the noise from an image (band, row, col) without gaps.
 
@@ -63,19 +75,24 @@ class Eigenimages:
             caution: factor on the noise variance in the shrinkage.
             learned: part of the network, 0 to 1; the rest is the shrinkage.
             doubt: factor on the noise level that the network is told.
+            net: the network; None: the shipped one.
         """
+        images, spread = self.rotate(y, variance)
+        kept = shrink_images(images, spread, caution) if learned < 1 else images
+        if learned > 0:
+            kept = torch.lerp(kept, guess_images(images, doubt * spread, net), learned)
+        found: Tensor = torch.tensordot(self.basis, kept, 1)
+        return found * self.level[:, None, None]
+
+    def rotate(self, y: Tensor, variance: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        """The eigenimages (image, row, col) of an image, and the noise level of every pixel of them."""
         level = self.level[:, None, None]
         images = torch.tensordot(self.basis.T, y / level, 1)
         # The law is read where the strong components, which carry little noise, put the signal.
         strong = slice(0, self.strong)
         signal = torch.tensordot(self.basis[:, strong], images[strong], 1) * level
         noise = variance(signal) / level.square()
-        spread = torch.tensordot(self.basis.T.square(), noise, 1).sqrt()
-        kept = shrink_images(images, spread, caution) if learned < 1 else images
-        if learned > 0:
-            kept = torch.lerp(kept, guess_images(images, doubt * spread), learned)
-        found: Tensor = torch.tensordot(self.basis, kept, 1)
-        return found * level
+        return images, torch.tensordot(self.basis.T.square(), noise, 1).sqrt()
 
 
 def shrink_images(images: Tensor, spread: Tensor, caution: float) -> Tensor:
@@ -85,11 +102,10 @@ def shrink_images(images: Tensor, spread: Tensor, caution: float) -> Tensor:
 
 
 @torch.no_grad()
-@torch.no_grad()
-def guess_images(images: Tensor, spread: Tensor) -> Tensor:
+def guess_images(images: Tensor, spread: Tensor, net: MapNet | None = None) -> Tensor:
     """The same by the network; the strongest come first."""
     spread = spread.clamp_min(1e-12)
-    guessed: Tensor = place_network(load_maps(), images.device)(images / spread) * spread
+    guessed: Tensor = place_network(net or load_maps(), images.device)(images / spread) * spread
     return guessed
 
 

@@ -1,0 +1,29 @@
+from . import models as models
+from . import weights as weights
+from .cube import Cube as Cube
+from .errors import DlwError as DlwError
+from .io import open_cube as open_cube
+from .io import save_cube as save_cube
+from .pipeline import Report as Report
+from .pipeline import Result as Result
+from .pipeline import advise as advise
+from .pipeline import audit as audit
+from .pipeline import denoise as denoise
+from .pipeline import denoise_file as denoise_file
+from .pipeline import predict_weights as predict_weights
+from .pipeline import register_accessor as register_accessor
+from .solver import Model as Model
+from .solver import Problem as Problem
+from .solver import Schedule as Schedule
+from .solver import Term as Term
+from .solver import data_terms as data_terms
+from .solver import operators as operators
+from .solver import penalties as penalties
+from .solver import solve as solve
+from .solver import term as term
+from .testbed import metrics as metrics
+from .testbed import noise as noise
+from .testbed import scenes as scenes
+from .train import adapt as adapt
+
+__version__: str
