@@ -60,6 +60,9 @@ def test_the_bars_tell_loss_from_chance() -> None:
     bars = signal_report.list_bars(looks, records)
     assert bars[0].measured == "50.0 %"
     assert bars[0].met is False
-    assert bars[1].met is True
-    assert bars[2].met is None
+    assert (bars[1].measured, bars[1].met) == ("0 of 1; where not below 0 of 1", False)
+    told = signal_report.list_looks([r | {"warned": r["method"] == "plain"} for r in records])
+    assert signal_report.list_bars(told, records)[1].met is True
+    assert bars[2].met is True
+    assert bars[3].met is None
     assert signals.KINDS[0] == "gas"

@@ -10,7 +10,7 @@ import torch
 
 from hyperdlw import Cube, audit, denoise, open_cube, save_cube
 from hyperdlw.errors import BadInput, BadOption
-from hyperdlw.pipeline import Outputs, Report, denoise_file
+from hyperdlw.pipeline import FAINT, Outputs, Report, denoise_file
 from hyperdlw.pipeline.invented import DEAD_ELEMENT, FAR_OFF, GAP, REPLACED
 from hyperdlw.pipeline.whiteness import (
     AuditRows,
@@ -91,6 +91,16 @@ def test_nothing_removed() -> None:
     found = audit(cube, cube)
     assert not found.removed
     assert found.describe() == "nothing was removed"
+
+
+def test_a_report_warns_of_faint_signals_where_noise_went() -> None:
+    clean = make_scene(6)
+    noisy = add_white(clean, 6)
+    found = denoise(noisy)
+    assert found.audit.deep
+    assert FAINT in found.report.notes
+    assert FAINT not in denoise(noisy, protect=np.linspace(0, 1, len(noisy))).report.notes
+    assert not audit(Cube.from_array(noisy), Cube.from_array(noisy)).deep
 
 
 def test_shapes_must_agree() -> None:

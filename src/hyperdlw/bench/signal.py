@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DlwError, unknown_name
-from ..pipeline import denoise
+from ..pipeline import FAINT, denoise
 from ..testbed import MixedScene, Noisy, find_noise, mix_materials, signals
 from .catalogue import BenchOptions
 from .experiment import F32, Clock, Experiment, Record, Scene, Tell, Trial
@@ -131,6 +131,8 @@ def measure_implants(scene: Scene, amplitude: float, noise: str, seed: int, name
     x: F32 | None
     if name == PROTECTED:
         x, spent = protect_signals(drawn, noisy, seed), Record()
+    elif name == "plain":
+        x, spent = restore_plainly(noisy, seed)
     else:
         x, spent = apply_method(name, noisy, seed)
     if x is None:
@@ -154,6 +156,15 @@ def protect_signals(drawn: Mapping[str, signals.Signal], noisy: Noisy, seed: int
     spectra = [s.spectrum * gain[:, 0, 0] for s in drawn.values()]
     found = denoise(noisy.y * gain + offset, protect=spectra).cube.data
     return np.asarray((found - offset) / gain, np.float32)
+
+
+def restore_plainly(noisy: Noisy, seed: int) -> tuple[F32, Record]:
+    """What the plain command makes of a noisy cube, and whether it warns of faint signals."""
+    gain, offset = draw_scales(len(noisy.y), seed)
+    clock = Clock()
+    found = denoise(noisy.y * gain + offset)
+    spent = clock.spent() | {"warned": FAINT in found.report.notes}
+    return np.asarray((found.cube.data - offset) / gain, np.float32), spent
 
 
 def apply_method(name: str, noisy: Noisy, seed: int) -> tuple[F32 | None, Record]:

@@ -26,7 +26,8 @@ NOT_RIVALS = ("noisy", "plain", "protected")
 class SignalLook:
     """One signal in one restored cube.
 
-    ``shown``: whether the noisy cube shows it; ``place``: what names it for all methods.
+    ``shown``: whether the noisy cube shows it; ``place``: what names it for all methods; ``warned``: whether
+    the report says that faint signals may be gone.
     """
 
     noise: str
@@ -36,6 +37,7 @@ class SignalLook:
     values: Mapping[str, float]
     shown: bool
     place: tuple[object, ...] = ()
+    warned: bool = False
 
     @property
     def lost(self) -> bool:
@@ -59,9 +61,8 @@ def list_looks(records: Sequence[Record]) -> list[SignalLook]:
             before = values["auc"] - values["rise"]
             shown = before > 0.5 + SHOWN * error
             place = (r["scene"], r["amplitude"], r["noise"], r["seed"], kind)
-            found.append(
-                SignalLook(r["noise"], r["amplitude"], kind, r["method"], values, shown, place)
-            )
+            what = (r["noise"], r["amplitude"], kind, r["method"])
+            found.append(SignalLook(*what, values, shown, place, bool(r.get("warned"))))
     return found
 
 
@@ -87,7 +88,9 @@ def list_bars(looks: Sequence[SignalLook], records: Sequence[Record]) -> list[Ba
     """What is promised."""
     plain = [k for k in looks if k.method == "plain"]
     shown = [k for k in plain if k.shown]
-    kept = sum(not k.lost for k in shown) / max(1, len(shown))
+    lost = [k for k in shown if k.lost]
+    kept = 1 - len(lost) / max(1, len(shown))
+    told, rest = (sum(k.warned for k in some) for some in (lost, [k for k in plain if not k.lost]))
     rises: dict[str, list[float]] = defaultdict(list)
     for k in looks:
         if k.method != "noisy":
@@ -102,6 +105,10 @@ def list_bars(looks: Sequence[SignalLook], records: Sequence[Record]) -> list[Ba
         judge_bar(
             f"signals that the noisy cube shows ({len(shown)} of {len(plain)}): not below it",
             "98 %", shown, kept >= 0.98, f"{100 * kept:.1f} %",
+        ),
+        judge_bar(
+            "where below, the report warns of faint signals", "always", lost, told == len(lost),
+            f"{told} of {len(lost)}; where not below {rest} of {len(plain) - sum(k.lost for k in plain)}",
         ),
         judge_bar(
             "mean rise of the area under the curve, above every rival", "above",

@@ -43,6 +43,7 @@ from .products import flag_result as flag_result
 from .refine import Refinement as Refinement
 from .refine import approach as approach
 from .refine import sum_moments as sum_moments
+from .report import FAINT as FAINT
 from .report import Report as Report
 from .report import Result as Result
 from .run import Progress as Progress

@@ -122,6 +122,10 @@ def _number(value: object) -> float:
 
 MANY = 0.9
 """Share of down-weighted voxels from which a user is warned."""
+FAINT = (
+    "signals fainter than the noise of their pixels may have gone with it, which no audit can see; "
+    "--protect SPECTRUM keeps one that you know"
+)
 
 
 @dataclass
@@ -224,6 +228,7 @@ class Facts:
             f"{weak} bands were changed less than the estimate, which removed more than their noise": weak,
             f"protected, with the amplitude that a matched filter finds in the input: {spectra}": spectra,
             f"{pixels} protected pixels came back as they were measured": pixels,
+            FAINT: self.audit is not None and self.audit.deep and not spectra,
             f"warning: {100 * low:.0f} % of the voxels have hardly any weight": low > MANY,
         }
         return tuple(sentence for sentence, holds in said.items() if holds)

@@ -25,7 +25,7 @@ from ..weights import NoiseLaw
 
 AROUND = 3
 """Pixels on either side of the middle of the window."""
-ALONE, BESIDE = 1.15, 1.40
+ALONE, BESIDE = 1.15, 1.00
 """The factor for eigenimages alone, and what a model alone adds to it."""
 
 

@@ -51,6 +51,8 @@ SURE = 4.0
 """Standard errors that are added to them."""
 MOVED = 0.1
 """A band that lost less than this part of its noise lost nothing."""
+DEEP = 0.5
+"""Part of the noise, root mean square, from which faint signals go with it."""
 PIECE = 2**19
 """Voxels that are looked at at once."""
 AROUND = 2
@@ -229,6 +231,12 @@ class Audit:
     def removed(self) -> bool:
         """Whether anything was."""
         return any(b.removed > MOVED for b in self.bands)
+
+    @property
+    def deep(self) -> bool:
+        """Whether most of the noise went, and with it what a pixel has below it: nothing tells the two."""
+        removed = [b.removed for b in self.bands]
+        return bool(removed) and float(np.median(removed)) > DEEP
 
     def as_dict(self) -> dict[str, object]:
         """For the report."""
