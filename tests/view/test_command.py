@@ -138,3 +138,11 @@ def test_the_first_picture_waits_for_no_torch(tmp_path):
         "session.warm_up(); session.close(); assert 'torch' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", text], check=True)
+
+
+def test_a_device_that_is_not_there_is_one_sentence(tmp_path, capsys):
+    from hyperdlw.app.cli.main import run
+
+    np.save(tmp_path / "a.npy", np.ones((8, 9, 3), np.float32))
+    assert run(["view", str(tmp_path / "a.npy"), "--device", "cuda", "--no-browser"]) == 1
+    assert "torch finds no device 'cuda'" in capsys.readouterr().err

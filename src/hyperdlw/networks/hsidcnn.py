@@ -97,13 +97,13 @@ class HSIDCNN(nn.Module):
 
     def forward(self, y: Tensor) -> Tensor:
         bands, rows, cols = y.shape[-3:]
-        table = self._table(bands)
+        table = self._table(bands).to(y.device)
         images = y.reshape(-1, bands, rows, cols)
         step = max(1, PIXELS // (rows * cols))
         restored = [
             image[some, None] + self.correction(image[some, None], image[table[some]])
             for image in images
-            for some in torch.split(torch.arange(bands), step)
+            for some in torch.split(torch.arange(bands, device=y.device), step)
         ]
         return torch.cat(restored).view_as(y)
 
@@ -112,9 +112,9 @@ class HSIDCNN(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """``targets`` random bands of every training patch, restored and clean."""
         count, bands = noisy.shape[:2]
-        table = self._table(bands)
-        patch = torch.arange(count).repeat_interleave(targets)
-        band = torch.from_numpy(rng.integers(0, bands, count * targets))
+        table = self._table(bands).to(noisy.device)
+        patch = torch.arange(count, device=noisy.device).repeat_interleave(targets)
+        band = torch.from_numpy(rng.integers(0, bands, count * targets)).to(noisy.device)
         target = noisy[patch, band].unsqueeze(1)
         around = noisy[patch.unsqueeze(1), table[band]]
         return target + self.correction(target, around), clean[patch, band].unsqueeze(1)

@@ -176,7 +176,7 @@ class Known(Source):
             object.__setattr__(self, name, getattr(self.source, name))
 
     def __call__(self, y: Tensor, valid: Tensor, x: Tensor | None = None) -> Tensor:
-        return self.values
+        return self.values.to(y.device)
 
     @property
     def networks(self) -> dict[str, str]:

@@ -132,6 +132,7 @@ def view(
             "away; may be given several times.",
         ),
     ] = None,
+    device: options.Device = options.DeviceChoice.cpu,
     port: Annotated[int, typer.Option("--port", help="0 takes any free one.")] = 0,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Only print the address.")
@@ -153,6 +154,7 @@ def view(
         raise MissingDependency(
             f"the page needs the package {error.name}; get it with: pip install 'hyperdlw[view]'"
         ) from None
+    from ...networks import find_device
     from ..page.opening import Opening, list_cubes
 
     several = many.find_inputs([source])
@@ -163,7 +165,8 @@ def view(
         from ...pipeline import check_options
 
         check_options(protect=protect)
-    opening = Opening(io.ReadOptions(**asdict(reading)), target, overwrite, protect or ())
+    place = find_device(device.value)
+    opening = Opening(io.ReadOptions(**asdict(reading)), target, overwrite, protect or (), place)
     listed = list_cubes(several or [source], opening)
     session = listed[0].open()
     console.print_notes(session.cube.metadata.get("notes", ()), False)

@@ -21,6 +21,7 @@ class Opening:
     target: str | None = None
     overwrite: bool = False
     protectable: Sequence[str] = ()
+    device: str = "cpu"
 
     def open(self, path: str, key: str | None) -> Session:
         """Read a cube, unless it would fill the machine."""
@@ -32,7 +33,8 @@ class Opening:
         if self.target is not None:
             check_save(self.target, cube)
         place = None if self.target is None else Path(self.target)
-        return Session(cube, Path(path).name, place, self.overwrite, self.protectable)
+        more = (self.overwrite, self.protectable, self.device)
+        return Session(cube, Path(path).name, place, *more)
 
 
 def list_cubes(paths: Sequence[str], opening: Opening) -> list[Listed]:

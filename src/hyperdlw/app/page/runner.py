@@ -37,8 +37,10 @@ class Memory:
 class Runner:
     """Runs jobs on one cube; ``show`` gets the preview of a job, while there is one."""
 
-    def __init__(self, cube: Cube, show: Callable[[NDArray[np.float32]], None]) -> None:
-        self.cube = cube
+    def __init__(
+        self, cube: Cube, show: Callable[[NDArray[np.float32]], None], device: str = "cpu"
+    ) -> None:
+        self.cube, self.device = cube, device
         self.show = show
         self.memory: Memory | None = None
 
@@ -56,7 +58,7 @@ class Runner:
             job.tick()
             state[:] = [s]
 
-        settings: dict[str, Any] = dict(request.settings)
+        settings: dict[str, Any] = {**request.settings, "device": self.device}
         source: Source = check_options(**settings).source  # the quality may choose another network
         if memory is not None and not _is_same_problem(memory.request, request):
             memory = None
@@ -105,10 +107,11 @@ class Runner:
             return
         plan = replace(built.schedule, steps=max(2, built.schedule.steps // 4))
         job.enter("preview", plan.steps)
-        problem = Problem(built, ready.y, _as_tensor(memory.result.weights[ready.use]))
+        w, place = _as_tensor(memory.result.weights[ready.use]), state.x.device
+        problem = Problem(built, ready.y.to(place), w.to(place))
         warm = state._replace(mu=plan.mu)
         found = solve(problem, plan, state=warm, watch=lambda _: job.tick())
-        self.show(put_back(self.cube, ready, found.x).data)
+        self.show(put_back(self.cube, ready, found.x.cpu()).data)
 
 
 def load_program(weights: str) -> None:

@@ -45,6 +45,7 @@ class Session:
         target: where results are written, when ``OUT`` was given.
         overwrite: whether files that exist there may be replaced.
         protectable: what may be protected beside regions: files, as they were named.
+        device: where networks and solver work, as for :func:`hyperdlw.denoise`.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Session:
         target: Path | None = None,
         overwrite: bool = False,
         protectable: Sequence[str] = (),
+        device: str = "cpu",
     ) -> None:
         from ...pipeline import colour_bands, measure_noise
 
@@ -73,7 +75,7 @@ class Session:
         self._waiting: list[PageJob] = []
         self._held: dict[int, Result] = {}
         self._preview: NDArray[np.float32] | None = None
-        self.runner = Runner(self.cube, self._show_preview)
+        self.runner = Runner(self.cube, self._show_preview, device)
         self._advice: dict[str, object] | None = None
         self.choices: Choices = list_choices(self.cube.bands, protectable)
         self._lock = threading.Lock()
