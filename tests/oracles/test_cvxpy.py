@@ -12,18 +12,17 @@ from torch import Tensor
 from hyperdlw import models
 from hyperdlw.solver import Problem, solve
 
+from .steps import make_noisy_steps
+
 cp = pytest.importorskip("cvxpy")
 
 SHAPES = [(4, 6, 6), (3, 5, 4)]
 
 
 def instance(shape: tuple[int, int, int], masked: bool) -> tuple[Tensor, Tensor]:
-    """A piecewise constant scene with noise, and weights log-uniform in 1e-3..3."""
+    """A scene with noise, and weights log-uniform in 1e-3..3; masked: some of them are 0."""
     rng = np.random.default_rng(11)
-    scene = np.zeros(shape)
-    scene[:, : shape[1] // 2] += rng.random((shape[0], 1, 1))
-    scene[:, :, : shape[2] // 2] += rng.random((shape[0], 1, 1))
-    y = scene + 0.3 * rng.standard_normal(shape)
+    y = make_noisy_steps(shape, rng)
     w = 10 ** rng.uniform(-3, math.log10(3), shape)
     if masked:
         w.flat[rng.permutation(w.size)[: w.size // 10]] = 0

@@ -16,6 +16,8 @@ from hyperdlw.solver import Model, Problem, Schedule, shared_basis, solve
 from hyperdlw.solver.data_terms import Fidelity, l1, l2, weighted_l2
 from hyperdlw.solver.operators import BAND, COL, OPPONENT, ROW, gradient
 
+from .steps import make_noisy_steps
+
 cp = pytest.importorskip("cvxpy")
 
 SHAPES = {"svtv": (3, 6, 5)}
@@ -23,12 +25,9 @@ SHAPE = (4, 6, 5)
 
 
 def instance(shape: tuple[int, int, int], masked: bool) -> tuple[Tensor, Tensor]:
-    """A piecewise constant scene with noise, and weights log-uniform in 1e-2..3 or a mask."""
+    """A scene with noise, and weights log-uniform in 1e-2..3 or a mask."""
     rng = np.random.default_rng(11)
-    scene = np.zeros(shape)
-    scene[:, : shape[1] // 2] += rng.random((shape[0], 1, 1))
-    scene[:, :, : shape[2] // 2] += rng.random((shape[0], 1, 1))
-    y = scene + 0.3 * rng.standard_normal(shape)
+    y = make_noisy_steps(shape, rng)
     w = 10 ** rng.uniform(-2, math.log10(3), shape)
     if masked:
         w = (rng.random(shape) > 0.1).astype(float)
