@@ -144,5 +144,5 @@ def test_a_device_that_is_not_there_is_one_sentence(tmp_path, capsys):
     from hyperdlw.app.cli.main import run
 
     np.save(tmp_path / "a.npy", np.ones((8, 9, 3), np.float32))
-    assert run(["view", str(tmp_path / "a.npy"), "--device", "cuda", "--no-browser"]) == 1
+    assert run(["view", str(tmp_path / "a.npy"), "--device", "cuda", "--no-browser"]) == 2
     assert "torch finds no device 'cuda'" in capsys.readouterr().err
