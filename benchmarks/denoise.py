@@ -31,6 +31,7 @@ def main() -> None:
     parser.add_argument("--bands", type=int, default=31)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--top", type=int, default=12, help="operations that are listed; 0: none")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     rng = np.random.default_rng(0)
@@ -53,12 +54,14 @@ def main() -> None:
     for part, seconds in {**best, "rest": rest}.items():
         share = 100 * seconds / best["total"]
         print(f"| {part} | {seconds:.2f} | {share:.0f} % | {1e9 * seconds / voxels:.0f} |")
+    if not args.top:
+        return
     with profile(activities=[ProfilerActivity.CPU]) as trace:
         run()
     events = sorted(trace.key_averages(), key=lambda e: -e.self_cpu_time_total)
     total = sum(e.self_cpu_time_total for e in events)
     print("\n| operation | calls | seconds | share |\n|---|---:|---:|---:|")
-    for e in events[:12]:
+    for e in events[: args.top]:
         share = 100 * e.self_cpu_time_total / total
         print(f"| {e.key} | {e.count} | {1e-6 * e.self_cpu_time_total:.2f} | {share:.0f} % |")
 
