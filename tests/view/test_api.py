@@ -234,8 +234,18 @@ def test_options_reach_denoise(client, session):
     plain = denoise(session.cube, **{**JOB, **given, "range": (0, 1)})
     np.testing.assert_array_equal(session.result.cube.data, plain.cube.data)
     np.testing.assert_array_equal(session.result.uncertainty, plain.uncertainty)
-    for kind in ("uncertainty", "removed", "flags", "record"):
+    for kind in ("uncertainty", "removed", "flags", "invented", "record", "audit"):
         assert client.get(f"api/export/{kind}").status_code == 200, kind
+
+
+def test_exports_are_the_products_of_denoise(client, session, tmp_path):
+    run(client, session, model=defaults.MODEL, weights=defaults.WEIGHTS)
+    assert "<svg" in client.get("api/export/audit").text
+    noise = client.get("api/export/noise").text.splitlines()
+    assert len(noise) == 1 + session.cube.bands
+    path = tmp_path / "invented.npz"
+    path.write_bytes(client.get("api/export/invented").content)
+    np.testing.assert_array_equal(open_cube(path).data, session.result.invented)
 
 
 def test_the_log_runs_again(client, session, file, tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io as streams
 import json
+import tempfile
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,13 +28,15 @@ if TYPE_CHECKING:
 RGB = NDArray[np.uint8]
 Values = NDArray[np.number]
 
-CUBES = ("restored", "weights", "removed", "flags", "uncertainty")
+CUBES = ("restored", "weights", "removed", "flags", "invented", "uncertainty")
 """Products that are cubes; the last one is there if it was asked for."""
 # Browsers take scripts for dangerous downloads, so the log is plain text.
 SUFFIXES = {
     "picture": "-picture.png",
     "report": "-report.html",
     "record": "-report.json",
+    "audit": "-audit.html",
+    "noise": "-noise.txt",
     "command": "-commands.txt",
     "python": "-python.txt",
 }
@@ -68,6 +71,8 @@ class Export:
             return json.dumps(told, indent=2, allow_nan=False).encode() + b"\n"
         if self.kind in ("command", "python"):
             return write_log(session, self.kind).encode()
+        if self.kind in ("audit", "noise"):
+            return write_product(session, self.kind)
         return write_report(session, self).encode()
 
 
@@ -130,6 +135,21 @@ def write_log(session: Session, kind: str) -> str:
     if kind == "command":
         return "\n".join(["#!/bin/sh", *(r.write_command(name, t) for r, t in pairs)]) + "\n"
     return "\n".join(["import hyperdlw\n", *(r.write_python(name, t) for r, t in pairs)]) + "\n"
+
+
+def write_product(session: Session, kind: str) -> bytes:
+    """The audit as a page, or the noise of every band as isofit reads it."""
+    from ...pipeline import Outputs
+
+    result = _result(session)
+    with tempfile.TemporaryDirectory(prefix="hyperdlw-view-") as folder:
+        path = Path(folder) / kind
+        if kind == "audit":
+            result.save_audit(path, title=session.name)
+        else:
+            waves = session.cube.wavelengths
+            Outputs(noise=str(path)).save_texts(result.report, waves, overwrite=False)
+        return path.read_bytes()
 
 
 def draw_picture(result: Result, bands: Sequence[int] = ()) -> bytes:
@@ -277,11 +297,12 @@ def _cube_of(result: Result, kind: str) -> Cube:
         if result.uncertainty is None:
             raise Absent("the run was not asked for its uncertainty; run it again with that option")
         return as_float32(result.noisy, result.uncertainty, "uncertainty")
-    if kind == "flags":
+    if kind in ("flags", "invented"):
         from ...pipeline import describe_quantity, flag_result
 
-        flags = describe_quantity(result.noisy, "flags").with_data(flag_result(result, "auto"))
-        return replace(flags, valid=np.ones(flags.shape, bool))
+        codes = flag_result(result, "auto") if kind == "flags" else result.invented
+        marked = describe_quantity(result.noisy, kind).with_data(codes)
+        return replace(marked, valid=np.ones(marked.shape, bool))
     return as_float32(result.noisy, result.weights, "weights")
 
 
