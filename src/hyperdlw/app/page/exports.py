@@ -301,6 +301,8 @@ def _cube_of(result: Result, kind: str) -> Cube:
         from ...pipeline import describe_quantity, flag_result
 
         codes = flag_result(result, "auto") if kind == "flags" else result.invented
+        if codes is None:
+            raise Absent("this run does not tell which voxels it invented")
         marked = describe_quantity(result.noisy, kind).with_data(codes)
         return replace(marked, valid=np.ones(marked.shape, bool))
     return as_float32(result.noisy, result.weights, "weights")
