@@ -59,7 +59,7 @@ def test_modules_are_small() -> None:
     lines = {p: len(p.read_text().splitlines()) for p in MODULES}
     assert len(MODULES) <= 190
     assert max(lines.values()) <= 400
-    assert sum(lines.values()) <= 35_600
+    assert sum(lines.values()) <= 35_800
 
 
 def test_no_class_name_stands_for_two_classes() -> None:
