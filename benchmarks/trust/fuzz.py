@@ -84,7 +84,7 @@ def tell(runs: list[dict[str, Any]]) -> str:
     """Hours in all, runs that failed, and seconds of each kind of target."""
     spent: Counter[str] = Counter()
     for run in runs:
-        spent[run["target"].rpartition("::")[2]] += run["seconds"]
+        spent[run["target"].rpartition("::")[2]] += run["seconds"] * (run["code"] >= 0)
     failed = [r for r in runs if r["code"] != 0]
     lines = [f"{name:32} {seconds:8.0f} s" for name, seconds in sorted(spent.items())]
     hours = sum(spent.values()) / 3600
@@ -104,7 +104,7 @@ def main() -> int:
     runs = read_ledger(out)
     targets = [] if given.tell else list_targets()
     failed = 0
-    while targets and sum(r["seconds"] for r in runs) < 3600 * given.hours:
+    while targets and sum(r["seconds"] for r in runs if r["code"] >= 0) < 3600 * given.hours:
         spent: Counter[str] = Counter(dict.fromkeys(targets, 0))
         for run in runs:
             spent[run["target"]] += run["seconds"]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hyperdlw import denoise
+from hyperdlw.pipeline.set_aside import guess_fill
 from hyperdlw.testbed import noise, scenes
 
 MODELS = ["plain", "nn", "tv", "tvs", "lrtv", "e3dtv", "lrtfdfr", "ctv", "pnp"]
@@ -68,6 +69,15 @@ def test_a_likely_fill_value_is_named(noisy: np.ndarray, value: float) -> None:
     spoilt[:, 5, :4] = value
     notes = denoise(spoilt, model="nn", weights="uniform").report.notes
     assert any(f"--nodata {value}" in note for note in notes), notes
+
+
+@pytest.mark.parametrize(
+    "value", [-9999, -32768, -32767, -999, -1e34, 65535, 32767, 9999, 1e20, 9.96921e36]
+)
+def test_the_fill_values_of_other_programs_are_known(value: float) -> None:
+    """ENVI, GDAL, MODTRAN, 16-bit sensors and NetCDF; a number beside them is none."""
+    assert guess_fill(np.array([7, value], np.float32)) == value
+    assert guess_fill(np.array([7, np.float32(value) * np.float32(1.01)], np.float32)) is None
 
 
 def test_few_trusted_voxels_are_a_warning(noisy: np.ndarray) -> None:

@@ -378,3 +378,14 @@ def test_a_failed_move_leaves_a_pair_that_fits(tmp_path, stored, monkeypatch, mo
         with pytest.raises(BadFile):
             open_cube(head)
     assert not [n for n in os.listdir(tmp_path) if "partial" in n]
+
+
+@pytest.mark.parametrize("line", ["= 5", "a line of words"])
+def test_a_line_that_says_nothing_is_a_note(tmp_path, line):
+    np.zeros((2, 3, 4), np.uint8).tofile(tmp_path / "a.img")
+    sizes = "samples = 4\nlines = 3\nbands = 2\ndata type = 1\nbyte order = 0"
+    (tmp_path / "a.hdr").write_text(f"ENVI\n{line}\n{sizes}\n")
+    cube = open_cube(tmp_path / "a.hdr")
+    assert cube.shape == (2, 3, 4)
+    assert "line 2 of the header has no '=' and was not used" in cube.metadata["notes"]
+    assert "" not in cube.metadata.get("envi", {})
