@@ -127,18 +127,14 @@ class Contexts:
             del self.seconds[name]
 
     def find_tests(self, mutant: Mutant, budget: float) -> tuple[list[str], float]:
-        """Tests of the line, of its statement, or of the module if it runs on import; and seconds."""
+        """Tests of the statement, or of the module if it runs on import; and their seconds."""
         by_line = self._read_lines(mutant.module.removeprefix("src/hyperdlw/"))
         source = (ROOT / mutant.module).read_text(encoding="utf-8")
         found: set[str] = set()
-        for first, last in list_spans(source, mutant.start[0]):
-            ran = {t for line in range(first, last + 1) for t in by_line.get(line, ())}
-            found = ran - {""}
-            if found:
-                break
-            if ran:  # on import only: whoever uses the module may notice
-                found = {t for tests in by_line.values() for t in tests} - {""}
-                break
+        if runs_on_import(source, mutant.start[0]):  # whoever uses the module may notice
+            found = {t for tests in by_line.values() for t in tests} - {""}
+        for first, last in () if found else list_spans(source, mutant.start[0]):
+            found |= {t for line in range(first, last + 1) for t in by_line.get(line, ())} - {""}
         chosen: list[str] = []
         spent, files = 0.0, set()
         for test in sorted(found & self.seconds.keys(), key=lambda t: (self.seconds[t], t)):
@@ -154,6 +150,15 @@ class Contexts:
     @cache  # noqa: B019
     def _read_lines(self, module: str) -> dict[int, list[str]]:
         return self.data.contexts_by_lineno(self.files[module]) if module in self.files else {}
+
+
+def runs_on_import(source: str, line: int) -> bool:
+    """Whether a line is in no body of a function: a constant, a decorator, a default."""
+    return not any(
+        node.body[0].lineno <= line <= (node.end_lineno or line)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef)
+    )
 
 
 def list_spans(source: str, line: int) -> list[tuple[int, int]]:
@@ -314,7 +319,7 @@ def main() -> int:
         place = Path(folder) / "copy"
         skip = shutil.ignore_patterns(".*", "out", "build", "dist", "__pycache__")
         shutil.copytree(ROOT, place, ignore=skip)
-        if (ROOT.parent / "shared").is_dir():
+        if (ROOT.parent / "shared").is_dir():  # data for some tests
             (Path(folder) / "shared").symlink_to(ROOT.parent / "shared")
         os.chdir(place)
         for i, mutant in enumerate(islice(draw_sample(given.seed), given.count)):
