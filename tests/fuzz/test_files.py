@@ -90,3 +90,8 @@ def test_corpus(name):
             read_spectra(path)
     else:
         look_at(path)
+
+
+@pytest.mark.xfail(run=False, reason="libhdf5 walks a damaged heap of texts for ever")
+def test_open_fault():
+    look_at(Path(__file__).parent / "open" / "heap-without-end.nc")
