@@ -264,6 +264,8 @@ def try_mutant(place: Path, mutant: Mutant, contexts: Contexts, budget: float) -
         changed = path.read_text(encoding="utf-8").splitlines()
         if words:
             code, failed = run_tests(place, words, 30 + SPARE * expected)
+    if code == -signal.SIGTERM:  # somebody ended the tests: nothing is known
+        sys.exit("stopped from outside; run again to go on")
     lines = [(a.strip(), b.strip()) for a, b in zip(plain, changed, strict=False) if a != b]
     return {
         **vars(mutant),
