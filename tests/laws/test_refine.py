@@ -56,6 +56,22 @@ def test_strips_and_whole_agree_in_every_piece(clean: np.ndarray) -> None:
     np.testing.assert_allclose(strips, whole, atol=1e-5)
 
 
+def test_the_best_quality_is_the_same_in_strips(clean: np.ndarray) -> None:
+    y = find_noise("case5").apply(clean, np.random.default_rng(3)).y
+    whole, strips = (denoise(y, quality="best", tile=tile).cube.data for tile in (None, 16))
+    np.testing.assert_allclose(strips, whole, atol=1e-5)
+    assert np.abs(whole - denoise(y).cube.data).max() > 1e-4
+
+
+def test_dead_columns_are_black_for_the_network(clean: np.ndarray) -> None:
+    y = clean + 0.1 * np.random.default_rng(5).standard_normal(clean.shape).astype(np.float32)
+    y[3, :, 20:22] = 0
+    run = InMemory(make_cube(y), check_options())
+    run.prepare()
+    assert not run.ready.valid[3, :, 20:22].any()
+    assert bool((run.ready.y[3, :, 20:22] == 0).all())
+
+
 @pytest.mark.parametrize("noise", ["case1", "case4", "case5"])
 def test_the_step_lowers_the_error(noise: str, clean: np.ndarray) -> None:
     y = find_noise(noise).apply(clean, np.random.default_rng(4)).y

@@ -18,6 +18,8 @@ class Quality(NamedTuple):
         steps: of the solver; its penalty ends where it ends after 20.
         passes: of the inner solver in every step.
         maps: whether eigenimages go through a network; else they are shrunk in a frame.
+        looks: steps with a learned prior after the solver.
+        mirror: whether their network sees the mirrored image, too.
     """
 
     model: str = MODEL
@@ -25,6 +27,8 @@ class Quality(NamedTuple):
     steps: int = 20
     passes: int = 10
     maps: bool = True
+    looks: int = 1
+    mirror: bool = False
 
 
 NORMAL = "normal"
@@ -32,6 +36,6 @@ NORMAL = "normal"
 QUALITIES = {
     "fast": Quality(weights="N+T+TS-fast", steps=10, passes=6, maps=False),
     NORMAL: Quality(),
-    "best": Quality(steps=30, passes=20),
+    "best": Quality(looks=2, mirror=True),
 }
 """What ``quality`` may name."""

@@ -108,12 +108,13 @@ class InMemory:
         return Outcome(model, found.state.k, residuals, found.converged)
 
     def _refine(self, image: ImageRounds, x: Tensor) -> Tensor:
-        """What the model found, after one more step with a learned prior; its level is found once."""
+        """What the model found, after steps with a learned prior; the noise level is found once."""
         if not self.options.refines(len(x)):
             return x
         if self.level is None:
             self.level = find_level(self.sample, image.weights.cpu(), x.cpu())
-        return refine_image(image.y, image.weights, x, self.level)
+        effort = self.options.effort
+        return refine_image(image.y, image.weights, x, self.level, effort.looks, effort.mirror)
 
     def restore(self) -> Counts:
         """The image in the units of the cube, beside what took no part."""

@@ -196,20 +196,23 @@ class InStrips:
         return Outcome(model, steps, {"primal": now.primal, "dual": now.dual}, converged)
 
     def _refine(self) -> None:
-        """What the model found, after one more step with a learned prior; its level is found once."""
+        """What the model found, after steps with a learned prior; the noise level is found once."""
         job, work, strips = self.job, self.work, self.job.plan.strips
         assert job.result is not None
         if not self.options.refines(len(job.use)):
             return
         if self.level is None:
             self.level = find_level(self.sample, job.w.read, job.result.read)
-        work.map("approach", partial(strip_work.approach_strip, job), strips)
-        moments = sum(np.load(job.folder / f"{job.tag}approach-{i}.npy") for i in strips)
         pixels = job.plan.shape[1] * job.plan.shape[2]
-        refinement = Refinement.learn(torch.from_numpy(moments), pixels, self.level)
-        out = job.array("refined")
-        work.map("refine", partial(strip_work.refine_strip, job, refinement, out), strips, [out])
-        self.job = replace(job, result=out)
+        for look in range(self.options.effort.looks):
+            work.map(f"approach {look}", partial(strip_work.approach_strip, job, look), strips)
+            moments = sum(np.load(job.folder / f"{job.tag}approach{look}-{i}.npy") for i in strips)
+            refinement = Refinement.learn(torch.from_numpy(moments), pixels, self.level)
+            out = job.array(f"refined{look}")
+            refine = partial(strip_work.refine_strip, job, refinement, look, out)
+            work.map(f"refine {look}", refine, strips, [out])
+            job = replace(job, result=out)
+        self.job = job
 
     def restore(self) -> Counts:
         """Strips of the result in the units of the cube, handed over to the outputs."""

@@ -116,17 +116,18 @@ class Job:
         return sum(b.count for b in self.bands)
 
     def filled(self, rows: slice) -> tuple[Tensor, Tensor]:
-        """Rows of the noisy image, the median of the band in its gaps, and where it was measured."""
+        """Rows of the noisy image without gaps (:meth:`Scaling.fill`), and where it was measured."""
+        assert self.scaling is not None
         y = self.y.read(rows)
-        valid = ~y.isnan()
-        middle = torch.tensor([b.median for b in self.bands])[:, None, None]
-        return torch.where(valid, y, middle), valid
+        middle = torch.tensor([b.median for b in self.bands])
+        return self.scaling.fill(y, middle), ~y.isnan()
 
     def band(self, b: int) -> tuple[Tensor, Tensor]:
         """The same for one band, counted among those in use."""
+        assert self.scaling is not None
         y = self.y.read_band(b)[None]
-        valid = ~y.isnan()
-        return torch.where(valid, y, self.bands[b].median), valid
+        middle = torch.tensor([self.bands[b].median])
+        return self.scaling.fill(y, middle, slice(b, b + 1)), ~y.isnan()
 
     def restored(self, b: int) -> NDArray[np.float32]:
         """The restored image of a band in use."""

@@ -152,6 +152,14 @@ class Scaling:
         lost = wild | bright | torch.from_numpy(self.dead)[:, None]
         return UnitRows(y.masked_fill(lost, torch.nan), wild, bright)
 
+    def fill(self, y: Tensor, middle: Tensor, bands: slice = slice(None)) -> Tensor:
+        """Rows of some bands with the median of the band in gaps, and black in dead columns.
+
+        Networks have learned what neighbours of a black column are worth, not those of a grey one.
+        """
+        dead = torch.from_numpy(self.dead[bands])[:, None]
+        return torch.where(y.isnan(), torch.where(dead, 0.0, middle[:, None, None]), y)
+
 
 def find_scaling(
     read: Callable[[slice], NDArray[np.float32]],
@@ -211,7 +219,7 @@ class Prepared:
     """A cube in the form the solver wants: usable bands, unit scale, gaps filled.
 
     Attributes:
-        y: (band, row, col), the median of the band where no value is believed.
+        y: (band, row, col), without gaps (:meth:`Scaling.fill`).
         valid: where one is.
         rows: what was set aside.
         use: which bands of the cube take part; ``skipped``: why others do not.
@@ -235,7 +243,7 @@ class Prepared:
 
 
 def prepare_cube(cube: Cube, range: Range = "auto", columns: bool = True) -> Prepared:
-    """Scale, drop unusable bands, set wild voxels aside and fill gaps with the median of their band.
+    """Scale, drop unusable bands, set wild voxels aside and fill gaps.
 
     The filled values carry no weight; they only keep NaN out of the convolutions.
     """
@@ -247,8 +255,7 @@ def prepare_cube(cube: Cube, range: Range = "auto", columns: bool = True) -> Pre
     rows = scaling.to_unit(raw)
     valid = ~rows.y.isnan()
     check_believed(int(valid.sum()), sum(f.count for f in kept), range)
-    middle = torch.tensor([find_middle(band) for band in rows.y])
-    y = torch.where(valid, rows.y, middle[:, None, None])
+    y = scaling.fill(rows.y, torch.tensor([find_middle(band) for band in rows.y]))
     return Prepared(y, valid, rows, use, skipped, scaling)
 
 

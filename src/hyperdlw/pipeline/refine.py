@@ -73,12 +73,28 @@ class Refinement:
         found: Tensor = torch.tensordot(self.basis.to(images), images, 1)
         return found * self.level
 
-    def denoise(self, v: Tensor, w: Tensor, x: Tensor) -> Tensor:
-        """The result on rows that begin at a multiple of FOLD."""
-        return self.rotate_back(guess_refined(*self.rotate(v, w, x)))
+    def denoise(
+        self, y: Tensor, w: Tensor, x: Tensor, look: int = 0, mirror: bool = False
+    ) -> Tensor:
+        """The result on rows that begin at a multiple of FOLD.
+
+        Args:
+            look: number of the step; the result of a second one is the mean of both.
+            mirror: the network sees the mirrored image, too, and the mean counts.
+        """
+        seen = self.rotate(approach(y, w, x), w, x)
+        images = guess_refined(*seen)
+        if mirror:
+            images = (images + guess_refined(*(q.flip(2) for q in seen)).flip(2)) / 2
+        found = self.rotate_back(images)
+        return (x + found) / 2 if look else found
 
 
-def refine_image(y: Tensor, w: Tensor, x: Tensor, level: float) -> Tensor:
-    """The step on a whole image."""
-    v = approach(y, w, x)
-    return Refinement.learn(sum_moments(v), v[0].numel(), level).denoise(v, w, x)
+def refine_image(
+    y: Tensor, w: Tensor, x: Tensor, level: float, looks: int = 1, mirror: bool = False
+) -> Tensor:
+    """One or more steps on a whole image."""
+    for look in range(looks):
+        moments = sum_moments(approach(y, w, x))
+        x = Refinement.learn(moments, x[0].numel(), level).denoise(y, w, x, look, mirror)
+    return x

@@ -136,20 +136,21 @@ def weights_strip(
 # Restore: model and eigenimages.
 
 
-def approach_strip(job: Job, i: int) -> None:
+def approach_strip(job: Job, look: int, i: int) -> None:
     """The second moments of a strip of what the learned step begins with."""
     assert job.result is not None
     rows = job.plan.window(i, 0).own
     v = approach(*(a.read(rows) for a in (job.y, job.w, job.result)))
-    np.save(job.folder / f"{job.tag}approach-{i}.npy", sum_moments(v).numpy())
+    np.save(job.folder / f"{job.tag}approach{look}-{i}.npy", sum_moments(v).numpy())
 
 
-def refine_strip(job: Job, refinement: Refinement, out: DiskArray, i: int) -> None:
-    """A strip after the learned step."""
+def refine_strip(job: Job, refinement: Refinement, look: int, out: DiskArray, i: int) -> None:
+    """A strip after a learned step."""
     assert job.result is not None
     rows, inside = surround(job, i)
     y, w, x = (a.read(rows) for a in (job.y, job.w, job.result))
-    out.write(job.plan.window(i, 0).own, refinement.denoise(approach(y, w, x), w, x)[:, inside])
+    found = refinement.denoise(y, w, x, look, job.options.effort.mirror)
+    out.write(job.plan.window(i, 0).own, found[:, inside])
 
 
 def surround(job: Job, i: int) -> tuple[slice, slice]:
