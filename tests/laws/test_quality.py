@@ -72,5 +72,14 @@ def test_the_guide_has_the_same_table() -> None:
     text = page.read_text(encoding="utf-8")
     for name, row in QUALITIES.items():
         maps = "network" if row.maps else "frame"
-        cells = f"`{name}`", f"`{row.model}`", f"`{row.weights}`", row.steps, row.passes, maps
+        looks = f"{row.looks}, mirrored" if row.mirror else row.looks
+        cells = (
+            f"`{name}`",
+            f"`{row.model}`",
+            f"`{row.weights}`",
+            row.steps,
+            row.passes,
+            maps,
+            looks,
+        )
         assert f"| {' | '.join(map(str, cells))} |" in text
