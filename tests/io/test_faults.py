@@ -127,7 +127,7 @@ FAULTS = {
     "negative.npy": (lying_npy((-1, 4, 5)), "empty"),
     "line.npy": (npy_bytes(np.zeros(5)), "1 axis"),
     "scalar.npy": (npy_bytes(np.float64(5)), "0 axes"),
-    "video.npy": (npy_bytes(np.zeros((2, 3, 4, 5))), "4 axes"),
+    "video.npy": (npy_bytes(np.zeros((2, 3, 4, 5, 6))), "5 axes"),
     "words.npy": (npy_bytes(np.array([[["a"]]])), "real numbers"),
     "complex.npy": (npy_bytes(CUBE.astype(complex)), "complex128.*real numbers"),
     "fields.npy": (npy_bytes(np.zeros((2, 2, 2), [("r", "f4")])), "real numbers"),

@@ -37,7 +37,8 @@ class NamedArray(Protocol):
 def _check_axes(array: NDArray[np.generic]) -> None:
     if array.ndim != 3:
         shape = f"this array has shape {array.shape}"
-        raise BadInput(f"a cube has three axes (band, row, col); {shape}")
+        hint = "; denoise a series cube by cube" if array.ndim == 4 else ""
+        raise BadInput(f"a cube has three axes (band, row, col); {shape}{hint}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from .checks import measure_memory as measure_memory
 from .files import convert_file as convert_file
 from .files import describe_file as describe_file
 from .files import list_losses as list_losses
+from .files import list_series as list_series
 from .files import open_cube as open_cube
 from .files import open_reader as open_reader
 from .files import open_writer as open_writer
@@ -24,6 +25,7 @@ from .places import check_save as check_save
 from .places import check_unchanged as check_unchanged
 from .places import hash_files as hash_files
 from .places import identify_files as identify_files
+from .places import is_copy as is_copy
 from .reader import CubeReader as CubeReader
 from .reader import Described as Described
 from .reader import FileFacts as FileFacts

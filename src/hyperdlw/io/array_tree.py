@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from .joined import find_pair, join_readers
 from .metadata import fit_metadata, parse_metadata, simplify_value
 from .named_arrays import SMALL, Variable, choose_variable, insert_band
 from .reader import CubeReader, FileFacts, ReadOptions, ReadWindow, Stored, build_reader
+from .series import Member, add_members, list_members
 from .spectrum import CENTRES, GOOD, WIDTHS, speaks_of
 
 SPECTRAL_DIMENSION = re.compile(r"band|wavelength|^wl|spectral|channel|lambda|^lam$")
@@ -67,6 +69,28 @@ class Tree:
     @property
     def variables(self) -> dict[str, Variable]:
         return {name: node.variable for name, node in self.nodes.items()}
+
+
+def cut_series(tree: Tree, key: str | None = None) -> Tree:
+    """The tree with the cubes of a series in the place of an array of four axes."""
+    names = {name: node.dimensions for name, node in tree.nodes.items()}
+    members = list_members(tree.variables, key, names)
+    if not members:
+        return tree
+    nodes: dict[str, Node] = {}
+    for name, variable in add_members(tree.variables, members).items():
+        member = members.get(name)
+        if member is None:
+            nodes[name] = tree.nodes[name]
+            continue
+        whole = tree.nodes[member.name]
+        rest = (*whole.dimensions[: member.axis], *whole.dimensions[member.axis + 1 :])
+        nodes[name] = Node(variable, partial(_load_member, whole, member), whole.attributes, rest)
+    return replace(tree, nodes=nodes)
+
+
+def _load_member(whole: Node, member: Member) -> Stored:
+    return whole.load()[member.place()]
 
 
 def choose_array(tree: Tree, key: str | None, notes: list[str]) -> str:

@@ -18,6 +18,7 @@ from .formats import Format, check_fits, choose_format, find_format
 from .metadata import list_items, list_neighbours
 from .named_arrays import SeveralCubes
 from .reader import CubeReader, Described, ReadOptions, cut_windows
+from .series import add_members, list_members
 from .writer import CubeWriter, WriteWindow
 
 
@@ -112,7 +113,9 @@ def describe_file(
     place, form = find_format(path, ReadOptions(key, axes, shape=shape))
     facts: dict[str, Any] = {"path": os.fspath(path), "format": form.name}
     facts |= dict.fromkeys(("shape", "stored_shape", "axes", "dtype", "key"))
-    facts["variables"] = {name: str(v) for name, v in form.list_variables(place).items()}
+    held = form.list_variables(place)
+    held = add_members(held, list_members(held, last=form.name.startswith("mat")))
+    facts["variables"] = {name: str(v) for name, v in held.items()}
     facts |= {"wavelengths": None, "bad_bands": 0, "nodata": None, "nodata_from": None}
     facts |= {"scale": 1.0, "offset": 0.0, "crs": None, "lazy": None, "notes": ()}
     try:
@@ -131,6 +134,17 @@ def describe_file(
         facts |= {name: source.metadata.get(name) for name in ("nodata_from", "crs")}
         said = ("axes", "dtype", "key", "nodata", "scale", "offset")
         return facts | {name: getattr(source.encoding, name) for name in said}
+
+
+def list_series(path: str | os.PathLike[str], reading: ReadOptions) -> tuple[str, ...]:
+    """The keys of the cubes of a series; none where a file holds one cube."""
+    try:
+        open_reader(path, **vars(reading)).close()
+    except SeveralCubes as several:
+        if several.series:
+            return several.series
+        raise
+    return ()
 
 
 def save_cube(
@@ -249,7 +263,7 @@ def _choose_encoding(
 def _find_original(form: Format, like: Described, asked: Encoding) -> Path | None:
     """The input, if it says today what is known of the cube: then only the numbers differ."""
     path, options = like.metadata.get("original", (None, None))
-    if path is None or not form.copies_input or asked.format != form.name:
+    if path is None or not form.copies(asked):
         return None
     try:
         with open_reader(path, **vars(options)) as was:

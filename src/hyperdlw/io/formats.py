@@ -162,6 +162,10 @@ class Format:
 
         return collect_windows(like.shape, encoding, finish)
 
+    def copies(self, encoding: Encoding) -> bool:
+        """Whether an output is a copy of an input that is stored so."""
+        return self.copies_input and encoding.format == self.name
+
     def write_copy(self, path: Path, original: Path, stored: Stored, encoding: Encoding) -> None:
         """Copy a file, but for the numbers of the cube."""
         raise BadOption(f"{path} cannot be written: the format {self.name} copies no files")

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..cube import AXES, Encoding
 from ..errors import BadFile
-from .array_tree import Node, Tree, open_tree
+from .array_tree import Node, Tree, cut_series, open_tree
 from .cf import BARE, write_dimensions
 from .checks import check_count, check_promise, count_bytes, explain_errors
 from .formats import FLOATS, INTEGERS, KeyedFormat
@@ -21,6 +21,7 @@ from .metadata import list_scale
 from .named_arrays import Variable
 from .pictures import fit_nodata
 from .reader import CubeReader, Described, Index, ReadOptions, ReadWindow, Stored
+from .series import name_array, view_member
 from .writer import WriteWindow
 
 if TYPE_CHECKING:
@@ -53,11 +54,12 @@ class Hdf5(KeyedFormat):
     def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         with ExitStack() as stack:
             file = stack.enter_context(open_hdf5(path))
-            tree = walk_file(path, file)
+            tree = walk_file(path, file, options.key)
 
             def window(name: str, order: str) -> ReadWindow:
-                check_readable(path, name, file[name])
-                return slice_windows(path, file[name], order)
+                item = file[name_array(name)]
+                check_readable(path, name, item)
+                return slice_windows(path, view_member(item, name), order)
 
             made = open_tree(tree, window, self.name, options)
             item, *rest = (file[key] for key in split_key(made))
@@ -113,14 +115,14 @@ def fill_copy(
     with open(path, "rb+") as raw, h5py.File(raw, "r+", rdcc_nbytes=CACHE) as file:
         joined = like.metadata.get("joined")
         if joined is None:
-            yield fill_windows(file[key], axes)
+            yield fill_windows(view_member(file[name_array(key)], key), axes)
         else:
             yield fill_both(lambda name: fill_windows(file[name], axes), key, joined)
 
 
 def split_key(like: Described) -> list[str]:
     """The arrays that hold the cube."""
-    key = like.encoding.key or ""
+    key = name_array(like.encoding.key or "")
     return key.split("+") if "joined" in like.metadata else [key]
 
 
@@ -138,7 +140,7 @@ def open_hdf5(path: Path) -> Iterator[h5py.File]:
             yield file
 
 
-def walk_file(path: Path, file: h5py.File) -> Tree:
+def walk_file(path: Path, file: h5py.File, key: str | None = None) -> Tree:
     """Every array and group once; links to other places and files are not followed."""
     import h5py
 
@@ -166,7 +168,7 @@ def walk_file(path: Path, file: h5py.File) -> Tree:
                 if BARE.encode() in bytes(np.bytes_(item.attrs.get("NAME", b""))):
                     continue
                 nodes[where] = _make_node(path, where, item)
-    return Tree(path, dict(sorted(nodes.items())), groups)
+    return cut_series(Tree(path, dict(sorted(nodes.items())), groups), key)
 
 
 def _read_attributes(item: h5py.Group | h5py.Dataset) -> dict[str, object]:

@@ -14,7 +14,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from .formats import FLOATS, INTEGERS, KeyedFormat
 from .hdf5 import MAGIC, check_readable, fill_copy, open_hdf5
 from .named_arrays import Load, Variable, make_variables, open_named
 from .reader import CubeReader, Described, ReadOptions, Stored
+from .series import fill_member, find_member
 from .writer import WriteWindow
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 LARGEST = 2**31 - 2**16
 """Bytes a version 5 variable may have; larger ones are written as 7.3."""
 DTYPES = INTEGERS | FLOATS | {"bool"}
-
 # Numbers from the MAT-File format description: array classes, and types of stored bytes.
 CLASSES = {1: "cell", 2: "struct", 3: "object", 4: "str", 5: "sparse", 6: "float64", 7: "float32"}
 CLASSES |= {8: "int8", 9: "uint8", 10: "int16", 11: "uint16", 12: "int32", 13: "uint32"}
@@ -82,8 +82,9 @@ class Mat5(KeyedFormat):
 
     def write_copy(self, path: Path, original: Path, stored: Stored, encoding: Encoding) -> None:
         """The new element stands where the old one was; all other bytes are copied."""
-        name = encoding.key or ""
-        element = list_elements(original)[1][name]
+        held = list_elements(original)[1]
+        name, stored = fill_member(load_elements(original, held), encoding.key, stored)
+        element = held[name]
         with open(original, "rb") as old, open(path, "wb") as new:
             new.write(old.read(element.start - 8))
             new.write(replace_numbers(old, element, stored))
@@ -126,7 +127,9 @@ class Mat73(KeyedFormat):
     ) -> AbstractContextManager[WriteWindow]:
         if like.metadata.get("matrix"):
             return fill_matrix(path, original, like, encoding)
-        return fill_copy(path, original, encoding.key or "", encoding.axes[::-1], like)
+        key, member = encoding.key or "", find_member(encoding.key)
+        key = key if member is None else replace(member, axis=3 - member.axis).key
+        return fill_copy(path, original, key, encoding.axes[::-1], like)
 
 
 # --- versions 5 to 7

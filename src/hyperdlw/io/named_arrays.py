@@ -24,6 +24,7 @@ from .reader import (
     build_reader,
     load_windows,
 )
+from .series import add_members, list_members, load_members, name_array
 from .spectrum import CENTRES, GOOD, WIDTHS, speaks_of
 
 DEFAULT_AXES = "rcb"
@@ -37,7 +38,11 @@ NEIGHBOURS = ("wavelengths", "good_bands", "scale", "offset", "nodata", "axes", 
 
 
 class SeveralCubes(BadFile):
-    """More than one variable could be the cube."""
+    """More than one variable could be the cube; ``series``: the keys of cubes that belong together."""
+
+    def __init__(self, message: str, series: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.series = series
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,7 @@ Load = Callable[[str], Stored]
 def choose_variable(path: Path, variables: Mapping[str, Variable], key: str | None) -> str:
     """The name of the variable to read: ``key``, or the only 3-D array of real numbers."""
     if key is not None:
+        _check_series(path, [name for name in variables if name_array(name) == key != name])
         if key not in variables:
             raise unknown_name(f"variable in {path}", key, variables)
         check_cube(f"{key} in {path}", variables[key].shape, variables[key].dtype)
@@ -90,6 +96,10 @@ def choose_variable(path: Path, variables: Mapping[str, Variable], key: str | No
         return "cube"
     size = max((math.prod(v.shape) for v in found.values()), default=0)
     found = {n: v for n, v in found.items() if math.prod(v.shape) >= SMALL * size}
+    # A series is larger than any other array, so these are maps beside it.
+    found = {n: v for n, v in found.items() if name_array(n) != n} or found
+    if len({name_array(n) for n in found}) == 1 < len(found):
+        _check_series(path, list(found))
     flat = {n: v for n, v in variables.items() if v.is_matrix and math.prod(v.shape) > size}
     if flat and all(min(v.shape) <= LAYERS for v in found.values()):
         listed = _format_variables(found | flat)
@@ -108,6 +118,16 @@ def choose_variable(path: Path, variables: Mapping[str, Variable], key: str | No
         f"{path} holds no 3-D array of real numbers, only {_format_variables(variables)}; "
         "a 2-D one can be read as a single band with --key"
     )
+
+
+def _check_series(path: Path, keys: list[str]) -> None:
+    """Refuse a series of more than one cube where one is wanted."""
+    if len(keys) > 1:
+        raise SeveralCubes(
+            f"{path} holds a series of {len(keys)} cubes; 'hyperdlw denoise' cleans them all, "
+            f"--key '{keys[0]}' to '{keys[-1]}' chooses one",
+            tuple(keys),
+        )
 
 
 def _format_variables(variables: Mapping[str, Variable]) -> str:
@@ -282,7 +302,10 @@ def open_named(
     metadata: Metadata | None = None,
 ) -> CubeReader:
     """Open the cube of a file of named variables; it is read whole when it is first needed."""
-    matrix = find_matrix(variables, load, options.key, "C" if format == "npz" else "F")
+    order = "F" if format.startswith("mat") else "C"
+    members = list_members(variables, options.key, last=order == "F")
+    variables, load = add_members(variables, members), load_members(load, members)
+    matrix = find_matrix(variables, load, options.key, order)
     name = matrix.name if matrix else choose_variable(path, variables, options.key)
     promised, looked = variables[name], variables
     if matrix is not None:
@@ -292,19 +315,19 @@ def open_named(
     shape = insert_band(looked[name].shape, axes)
     if matrix is not None:
         facts.notes.append(f"{name} ({promised}) is the cube as a matrix of bands and pixels")
-    order = tuple(axes.index(a) for a in AXES)
+    back = tuple(axes.index(a) for a in AXES)
 
     def stored() -> Stored:
         array = load(name)
         check_cube(f"{name} in {path}", array.shape, array.dtype.name)
         if (array.shape, array.dtype.name) != (promised.shape, promised.dtype):
             raise BadFile(f"{name} in {path} is not what its header promises; get a fresh copy")
-        return array.reshape(shape).transpose(order)
+        return array.reshape(shape).transpose(back)
 
     facts.metadata |= {**(metadata or {}), "stored_ndim": len(looked[name].shape)}
     facts.metadata |= {"matrix": True} if matrix else {}
     encoding = Encoding(promised.dtype, axes, format=format, key=name)
-    bands, rows, cols = (shape[i] for i in order)
+    bands, rows, cols = (shape[i] for i in back)
     window = load_windows(stored)
     made = build_reader(path, (bands, rows, cols), encoding, window, facts, options)
     made.lazy = False

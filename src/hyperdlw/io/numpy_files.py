@@ -28,9 +28,12 @@ from .checks import (
 from .formats import Format, KeyedFormat
 from .named_arrays import Load, Variable, insert_band, make_variables, open_named
 from .reader import CubeReader, Described, FileFacts, ReadOptions, Stored, build_reader, map_windows
+from .series import fill_member
 from .writer import WriteWindow, write_mapped
 
 MAGIC = b"\x93NUMPY"
+ARRAY = "array"
+"""The name of the array of a .npy file, where it is a series."""
 SAID = re.compile(rb"# axes: (brc|bcr|rbc|rcb|cbr|crb)\b")
 EXAMPLE = "224x512x614:uint16"
 LONGEST_HEADER = 2**16
@@ -39,10 +42,11 @@ DIRECTORY = 2**20
 
 
 class Npy(Format):
-    """One array; scale, nodata and wavelengths have no place in it."""
+    """One array; scale, nodata and wavelengths have no place in it. Four axes are a series."""
 
     name = "npy"
     suffixes = (".npy",)
+    has_keys = True
     free_axes = True
 
     def recognise(self, path: Path, head: bytes) -> bool:
@@ -60,13 +64,19 @@ class Npy(Format):
             held, dtype, length, fortran = read_header(file)
             file.seek(0)
             said = SAID.search(file.read(length))
-            check_cube(path, held, dtype.name)
+            if len(held) != 4:
+                check_cube(path, held, dtype.name)
             size, needed = file.seek(0, 2) - length, count_bytes(held, dtype.str)
             if needed > size:
                 raise BadFile(
                     f"{path} is cut short: {held} {dtype.name} needs {format_size(needed)}, "
                     f"it has {format_size(size)}; get a fresh copy"
                 )
+        if len(held) == 4:
+            series = {ARRAY: Variable(held, dtype.name)}
+            return open_named(path, series, lambda _: np.load(path, "r"), self.name, options)
+        if options.key is not None:
+            raise BadOption(f"{path} holds one image, no variables; leave out --key")
         facts = FileFacts(metadata={"stored_ndim": len(held)})
         order = options.axes or (said.group(1).decode() if said else "")
         if not order:
@@ -93,6 +103,18 @@ class Npy(Format):
         npformat.write_array_header_1_0(head, facts)
         said = note_axes(head.getvalue(), encoding.axes)
         return write_mapped(path, said, like.shape, dtype, encoding.axes)
+
+    def list_variables(self, path: Path) -> Mapping[str, Variable]:
+        with explain_errors(path), open(path, "rb") as file:
+            shape, dtype, _, _ = read_header(file)
+        return {ARRAY: Variable(shape, dtype.name)} if len(shape) == 4 else {}
+
+    def copies(self, encoding: Encoding) -> bool:
+        return encoding.key is not None and encoding.format == self.name
+
+    def write_copy(self, path: Path, original: Path, stored: Stored, encoding: Encoding) -> None:
+        shutil.copyfile(original, path)
+        np.load(path, "r+")[...] = fill_member(lambda _: np.load(original), encoding.key, stored)[1]
 
     def write(self, cube: Described, path: Path, stored: Stored, encoding: Encoding) -> None:
         with open(path, "wb") as file:
@@ -146,14 +168,16 @@ class Npz(KeyedFormat):
                     npformat.write_array(file, np.asanyarray(array), allow_pickle=False)
 
     def write_copy(self, path: Path, original: Path, stored: Stored, encoding: Encoding) -> None:
+        load = _load_members(original, _list_members(original)[1])
+        name, whole = fill_member(load, encoding.key, stored)
         with zipfile.ZipFile(original) as old, zipfile.ZipFile(path, "w") as new:
             for entry in old.infolist():
                 with old.open(entry) as source, new.open(entry, "w", force_zip64=True) as file:
-                    if entry.filename != f"{encoding.key}.npy":
+                    if entry.filename != f"{name}.npy":
                         shutil.copyfileobj(source, file)
                         continue
                     shape, dtype, _, fortran = read_header(source)
-                    array = stored.reshape(shape).astype(dtype)
+                    array = whole.reshape(shape).astype(dtype)
                     laid = np.asfortranarray(array) if fortran else array
                     npformat.write_array(file, laid, allow_pickle=False)
 

@@ -72,7 +72,8 @@ class TiffPages(Format):
         if options.key is None and many > 1:
             raise SeveralCubes(
                 f"{path} holds {many} cubes of {len(stack.cubes[0])} bands (times or depths); "
-                f"choose one with --key 0 to --key {many - 1}"
+                f"'hyperdlw denoise' cleans them all, --key 0 to --key {many - 1} chooses one",
+                tuple(names),
             )
         key = options.key or "0"
         pages = stack.cubes[int(key)]

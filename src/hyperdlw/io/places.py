@@ -83,9 +83,13 @@ def _clash(some: frozenset[Path], others: frozenset[Path]) -> bool:
 
 def check_save(path: str | os.PathLike[str], like: Described) -> None:
     """Refuse an output whose format cannot hold the cube, before any work is done."""
-    form = choose_format(path, like.encoding)
-    if not (form.copies_input and form.name == like.encoding.format):
-        check_fits(path, form, like.encoding, like.bands)
+    if not is_copy(path, like):
+        check_fits(path, choose_format(path, like.encoding), like.encoding, like.bands)
+
+
+def is_copy(path: str | os.PathLike[str], like: Described) -> bool:
+    """Whether an output is a copy of the input in which only the cube is replaced."""
+    return choose_format(path, like.encoding).copies(like.encoding)
 
 
 def check_room(wanted: Mapping[str, Described]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..cube import AXES, Encoding
 from ..errors import BadFile, MissingDependency, OutputExists
-from .array_tree import Node, Tree, open_tree
+from .array_tree import Node, Tree, cut_series, open_tree
 from .checks import check_count, check_promise, count_bytes, explain_errors
 from .formats import FLOATS, INTEGERS, KeyedFormat
 from .hdf5 import fill_windows, slice_windows
@@ -23,6 +23,7 @@ from .joined import fill_both
 from .metadata import list_neighbours, list_scale
 from .named_arrays import Variable
 from .reader import CubeReader, Described, Index, ReadOptions, ReadWindow, Stored
+from .series import name_array, view_member
 from .writer import WriteWindow
 
 MARKS = ("zarr.json", ".zgroup", ".zarray")
@@ -48,14 +49,14 @@ class Zarr(KeyedFormat):
 
     def open_reader(self, path: Path, options: ReadOptions) -> CubeReader:
         zarr = import_zarr()
-        tree = walk_store(path)
+        tree = walk_store(path, options.key)
         with explain_errors(path):
             root = zarr.open(str(path), mode="r")
 
             def window(name: str, order: str) -> ReadWindow:
-                item = root if isinstance(root, zarr.Array) else root[name]
+                item = root if isinstance(root, zarr.Array) else root[name_array(name)]
                 check_readable(path, name, item)
-                return slice_windows(path, item, order)
+                return slice_windows(path, view_member(item, name), order)
 
             made = open_tree(tree, window, self.name, options)
             made.stored_bytes = count_stored(path)
@@ -129,7 +130,7 @@ def is_store(path: Path) -> bool:
     return path.is_dir() and any((path / mark).is_file() for mark in MARKS)
 
 
-def walk_store(path: Path) -> Tree:
+def walk_store(path: Path, key: str | None = None) -> Tree:
     """Every array and group of the store."""
     zarr = import_zarr()
     if not is_store(path):
@@ -139,7 +140,8 @@ def walk_store(path: Path) -> Tree:
     with explain_errors(path):
         root = zarr.open(str(path), mode="r")
         if isinstance(root, zarr.Array):
-            return Tree(path, {"array": _make_node(path, "array", root)}, {"": {}})
+            alone = Tree(path, {"array": _make_node(path, "array", root)}, {"": {}})
+            return cut_series(alone, key)
         groups[""] = dict(root.attrs)
         for count, (name, item) in enumerate(root.members(max_depth=8)):
             check_count(path, count)
@@ -147,7 +149,7 @@ def walk_store(path: Path) -> Tree:
                 nodes[name] = _make_node(path, name, item)
             else:
                 groups[name] = dict(item.attrs)
-    return Tree(path, dict(sorted(nodes.items())), groups)
+    return cut_series(Tree(path, dict(sorted(nodes.items())), groups), key)
 
 
 def _make_node(path: Path, name: str, item: Any) -> Node:
@@ -212,7 +214,8 @@ class StoreWriter:
         self.lock = threading.Lock()  # two windows of this process may share a chunk
         zarr = import_zarr()
         root = zarr.open(str(path), mode="r+")
-        self.put = fill_windows(root if isinstance(root, zarr.Array) else root[name], axes)
+        item = root if isinstance(root, zarr.Array) else root[name_array(name)]
+        self.put = fill_windows(view_member(item, name), axes)
 
     def __call__(self, bands: Index, rows: slice, cols: slice, stored: Stored) -> None:
         with self.lock:

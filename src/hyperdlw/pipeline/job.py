@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .. import io
 from ..cube import Cube
+from ..errors import BadOption
 from ..io import CubeReader
 from ..solver import DiskArray, Model
 from .choose import Chosen
@@ -20,6 +24,7 @@ from .options import Options
 from .plan import Plan
 from .prepare import Scaling, check_finite
 from .protect import Keeper
+from .report import Report
 
 
 class MemoryReader:
@@ -188,3 +193,33 @@ class RestoredStrip(NamedTuple):
     stored: NDArray[np.generic] | None
     uncertainty: NDArray[np.float32] | None
     invented: NDArray[np.uint8]
+
+
+def chain_cubes(
+    source: Path, target: Path, keys: Sequence[str], overwrite: bool, one: Callable[..., Report]
+) -> Report:
+    """Restore cubes of a file one by one: ``one`` makes a copy in which one more of them is clean.
+
+    The report is that of the last cube, with the seconds of all.
+    """
+    with io.open_reader(source, key=keys[0]) as first:
+        if not io.is_copy(target, first):
+            raise BadOption(
+                f"a series is written in the format of its input, and {target} is of another; give it "
+                f"the ending of {source.name}, or take one cube with --key '{keys[0]}'"
+            )
+    last, total = source, 0.0
+    with TemporaryDirectory(prefix=".hyperdlw-", dir=target.absolute().parent) as folder:
+        for i, key in enumerate(keys):
+            made = Path(folder) / f"{i % 2}{target.suffix}"
+            report = one(last, made, key)
+            last, total = made, total + report.seconds["total"]
+            if not made.exists():  # a strict run that did not converge
+                return report
+        with io.atomic(target, overwrite=overwrite, directory=last.is_dir()) as tmp:
+            for part in last.iterdir() if last.is_dir() else ():
+                part.rename(tmp / part.name)
+            if last.is_file():
+                last.rename(tmp)
+    notes = (f"{len(keys)} cubes were cleaned, {keys[0]} to {keys[-1]}", *report.notes)
+    return replace(report, notes=notes, seconds={**report.seconds, "total": total})

@@ -34,7 +34,7 @@ from .audit_page import write_command
 from .choose import choice_rows
 from .in_memory import InMemory
 from .in_strips import InStrips, open_strips
-from .job import MemoryReader
+from .job import MemoryReader, chain_cubes
 from .journal import folder_of
 from .look import Look, shrink_result
 from .noise_file import why_not
@@ -278,6 +278,24 @@ def denoise_file(
         raise BadOption(f"the model '{options.model}' uses no weights, so there are none to write")
     if outputs.noise is not None and not options.follows_level:
         raise BadOption(why_not(known=True))
+    keys = io.list_series(source, reading)
+    if keys:
+        if replace(outputs, command="") != NO_OUTPUTS:
+            raise BadOption(f"products of a series have no names; take one cube: --key '{keys[0]}'")
+
+        def one(noisy: Path, clean: Path, key: str) -> Report:
+            return denoise_file(
+                noisy,
+                clean,
+                overwrite=True,
+                strict=strict,
+                auto=auto,
+                reading=replace(reading, key=key),
+                progress=progress,
+                **settings,
+            )
+
+        return chain_cubes(Path(source), Path(target), keys, overwrite, one)
     files: FileOutputs | None = None
     look: Look | None = None
     known = io.identify_files(source)

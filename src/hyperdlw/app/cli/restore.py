@@ -204,7 +204,9 @@ def denoise(
         report = denoise_file(source, target, outputs=outputs, progress=progress, **how, **settings)
     written = None if strict and not report.converged else target
     reader = progress.reader
-    lost = [] if written is None or reader is None else io.list_losses(reader, written)
+    lost: tuple[str, ...] = ()
+    if written is not None and reader is not None and not io.list_series(source, how["reading"]):
+        lost = io.list_losses(reader, written)
     if as_json:
         facts = {"input": source, "output": written, "not_kept": lost}
         console.print_json({**report.as_dict(), **facts})
