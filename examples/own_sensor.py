@@ -1,4 +1,4 @@
-"""Adapt to a sensor whose noise is not white, from one noisy cube and nothing else.
+"""Your own sensor: its noise, which is not white, is learned from one noisy cube and nothing else.
 
 python examples/own_sensor.py [STEPS]
 

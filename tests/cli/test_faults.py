@@ -64,7 +64,7 @@ def make_nan(path: Path) -> Path:
 INPUTS = {
     "not a cube": (make_text, "format"),
     "one axis": (lambda p: make_npy(p, (7,)), "1 axis"),
-    "four axes": (lambda p: make_npy(p, (2, 3, 4, 5)), "4 axes"),
+    "five axes": (lambda p: make_npy(p, (2, 2, 3, 4, 5)), "5 axes"),
     "no bands": (lambda p: make_npy(p, (5, 6, 0)), "empty"),
     "constant": (lambda p: make_npy(p, (5, 6, 3)), "constant"),
     "all NaN": (make_nan, "no valid voxel"),

@@ -90,7 +90,7 @@ def test_half_a_request_is_not_waited_for(session, monkeypatch):
 
 
 def test_a_number_of_three_thousand_digits_is_refused():
-    choices = {"models": ["tv"], "weights": ["uniform"]}
+    choices = {"models": ["tv"], "weights": ["uniform"], "qualities": ["normal"]}
     for strength in (10**3000, float("nan"), float("inf"), -1, True):
         with pytest.raises(BadOption, match="strength is a number"):
             JobRequest.parse({"model": "tv", "weights": "uniform", "strength": strength}, choices)

@@ -128,8 +128,12 @@ class Options:
         return self._entry.mild and self.follows_level
 
     def refines(self, bands: int) -> bool:
-        """Whether a step with a learned prior follows the model; it was trained on many bands."""
-        return self.refine and self.mild and not self.in_colour and bands >= LEAST_BANDS
+        """Whether a step with a learned prior follows the model.
+
+        It was trained on many bands, and believes weights as networks give them.
+        """
+        learned = self.refine and self.mild and bool(self.source.networks)
+        return learned and not self.in_colour and bands >= LEAST_BANDS
 
     @property
     def in_colour(self) -> bool:

@@ -60,7 +60,9 @@ class Refinement:
     def learn(cls, moments: Tensor, pixels: int, level: float) -> Refinement:
         """From the :func:`sum_moments` of all pixels."""
         every = torch.full((len(moments),), level)
-        return cls(level, find_eigenimages(moments.cpu(), pixels, every).basis)
+        basis = find_eigenimages(moments.cpu(), pixels, every).basis
+        # The network is not odd, and the sign of an eigenvector is a matter of chance.
+        return cls(level, basis * torch.where(basis.pow(3).sum(0) < 0, -1.0, 1.0))
 
     def rotate(self, v: Tensor, w: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What the network sees: eigenimages of v and of x in units of the noise, and the part of y in v."""
